@@ -170,6 +170,7 @@ async fn work(
             tokens: 300,
             expires: ledger.hold_expiry(now),
             is_counted: false,
+            is_last: true,
             spend: None,
         };
         let asked = Instant::now();

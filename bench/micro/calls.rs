@@ -110,6 +110,7 @@ impl Site {
             tokens: 100,
             expires: Timestamp(i64::MAX),
             is_counted: false,
+            is_last: true,
             spend: None,
         };
         let reserved = self.caller.reserve_journaled(&request, entry);

@@ -293,6 +293,7 @@ fn account_call() -> Box<dyn FnMut()> {
             tokens: 100,
             expires: now.plus_millis(60_000),
             is_counted: false,
+            is_last: true,
             spend: None,
         };
         black_box(account.reserve(black_box(&request), now).unwrap());

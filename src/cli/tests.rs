@@ -132,6 +132,7 @@ fn spend_as(caller: &Caller, id: RequestId, model: &str, cost: &str, details: Op
         tokens: 1,
         expires: Clock::System.now().plus_millis(60_000),
         is_counted: false,
+        is_last: true,
         spend: None,
     };
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();

@@ -166,7 +166,8 @@ impl Embedded {
         match &reply {
             // Still under the account's lock: a successor that looks into the journal finds every hold.
             Ok(granted) => entry.granted(granted.amount),
-            Err(denial) => self.refused(cell, denial, request.quota),
+            Err(denial) if request.tells_of(denial) => self.refused(cell, denial, request.quota),
+            Err(_) => {}
         }
         Ok(Some(reply))
     }

@@ -78,6 +78,7 @@ impl Caller {
             tokens: 0,
             expires: self.hold_expiry(Timestamp::default()),
             is_counted: false,
+            is_last: true,
             spend: None,
         }
     }

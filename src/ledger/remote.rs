@@ -28,6 +28,9 @@ pub struct RemoteReserve {
     expires: Timestamp,
     #[serde(default)]
     is_counted: bool,
+    /// A build that does not say it tells of each refusal.
+    #[serde(default = "is_last_unsaid")]
+    is_last: bool,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     spend: Option<SpendLimits>,
 }
@@ -192,6 +195,7 @@ impl RemoteReserve {
             tokens: request.tokens,
             expires: request.expires,
             is_counted: request.is_counted,
+            is_last: request.is_last,
             spend: request.spend.as_deref().cloned(),
         }
     }
@@ -211,9 +215,14 @@ impl RemoteReserve {
             tokens: self.tokens,
             expires: self.expires,
             is_counted: self.is_counted,
+            is_last: self.is_last,
             spend: self.spend.clone().map(Arc::new),
         }
     }
+}
+
+fn is_last_unsaid() -> bool {
+    true
 }
 
 impl From<Result<Granted, Denial>> for RemoteReply {

@@ -60,13 +60,10 @@ impl WorstCase {
         (each > 0 || self.completion_each == 0).then_some(each)
     }
 
-    /// The longest prompt with which the call would make sense for `amount`; 0 when none would.
+    /// The longest prompt, in tokens, beside which `amount` pays for one completion token of each choice, where the call has completions;
+    /// 0 when it does for none. With a longer one [`WorstCase::affordable_each`] is nothing.
     pub fn affordable_prompt(&self, amount: Credits, pricing: &HoldPrices) -> u64 {
-        let each = match self.bound {
-            Bound::Client => self.completion_each,
-            Bound::Model => self.completion_each.min(self.least_each.max(1)),
-        };
-        let completion = CompletionTokens(each.saturating_mul(self.choices));
+        let completion = CompletionTokens(self.completion_each.min(1).saturating_mul(self.choices));
         pricing.affordable_prompt(amount, completion).unwrap_or(0)
     }
 
@@ -142,14 +139,26 @@ mod tests {
     }
 
     #[test]
-    fn the_longest_prompt_that_can_be_paid_leaves_the_least_of_the_completion() {
-        for (bound, prompt) in [(Bound::Model, 1_000), (Bound::Client, 0)] {
-            let worst = worst(500, 2, bound);
-            let granted = "0.0011546".parse().unwrap();
-            assert_eq!(worst.affordable_prompt(granted, &pricing()), prompt);
+    fn the_longest_prompt_that_can_be_paid_leaves_a_token_of_each_choice() {
+        for (completion_each, bound, amount, longest) in [
+            (500_u64, Bound::Client, "0.0011546", 1_000_u64),
+            (500, Bound::Model, "0.0011546", 1_000),
+            (500, Bound::Client, "0.001154599999", 999),
+            (500, Bound::Client, "0.0000045", 0),
+            (500, Bound::Client, "-1", 0),
+            (0, Bound::Client, "0.00115", 1_000),
+        ] {
+            let amount: Credits = amount.parse().unwrap();
+            let of = |prompt| WorstCase {
+                prompt: PromptTokens(prompt),
+                ..worst(completion_each, 2, bound)
+            };
+            assert_eq!(of(1).affordable_prompt(amount, &pricing()), longest, "{amount}");
+            if longest > 0 {
+                let each = [longest, longest + 1].map(|prompt| of(prompt).affordable_each(amount, &pricing()));
+                assert_eq!(each, [Some(completion_each.min(1)), None], "{amount}");
+            }
         }
-        let worst = worst(500, 2, Bound::Client);
-        assert_eq!(worst.affordable_prompt("0.00345".parse().unwrap(), &pricing()), 1_000);
     }
 
     #[test]

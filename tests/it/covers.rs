@@ -119,6 +119,7 @@ impl Other {
             tokens: 1,
             expires: self.clock.now().plus_millis(600_000),
             is_counted: false,
+            is_last: true,
             spend: None,
         };
         caller.reserve(&request).await.unwrap()

@@ -25,6 +25,7 @@ mod chat;
 mod commands;
 mod connections;
 mod containers;
+mod counted_prompts;
 mod covers;
 mod credit_races;
 mod deployment;

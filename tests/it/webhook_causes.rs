@@ -8,7 +8,7 @@ use rust_decimal::Decimal;
 use serde_json::{Value, json};
 
 use crate::chat::{PROMPT, request};
-use crate::harness::catalogue::{SMALL, catalogue};
+use crate::harness::catalogue::{SMALL, catalogue, cost};
 use crate::harness::fleet::Fleet;
 use crate::harness::operator::Process;
 use crate::harness::redis_server::RedisServer;
@@ -188,6 +188,95 @@ async fn of_many_racers_over_three_gateways_each_crossing_is_told_once() {
     ];
     let expected = expected.map(|(kind, about)| ((kind.to_owned(), about.to_owned()), 1));
     assert_eq!(told(&receiver), BTreeMap::from(expected));
+}
+
+/// A call whose prompt repeats four words so many times.
+fn wordy(times: usize, max_tokens: u64) -> String {
+    let message = json!({ "role": "user", "content": "four words of text ".repeat(times) });
+    json!({ "model": SMALL, "messages": [message], "max_tokens": max_tokens }).to_string()
+}
+
+/// A call that is refused by the bound of its prompt, and served once the prompt is counted, is told to nobody; one that is refused then is
+/// told, whatever it is refused for.
+async fn only_what_is_refused_is_told(redis: Option<&RedisServer>) {
+    let (receiver, upstream) = (
+        Receiver::start(|_| 200).await,
+        Upstream::always(Reply::chat("Hi", 9, 1)).await,
+    );
+    let store = redis.map_or_else(|| "sqlite://{dir}/ledger.db".to_owned(), RedisServer::url);
+    let mut fleet = Fleet::prepared(&store, unlimited(), &upstream);
+    fleet.configure(|conf| {
+        conf["webhooks"] =
+            json!([{ "url": receiver.url(), "secret_env": "FLEET_WEBHOOK_SECRET", "allow_private": true }]);
+    });
+    // Less than a token for each byte of the words costs, and more than the words do when they are counted.
+    let enough = cost(SMALL, 12_000, 10);
+    let poor = fleet.account("poor", "pro", enough).await;
+    let capped = fleet.account("capped", "pro", Decimal::TEN).await;
+    let penniless = fleet.account("penniless", "pro", Decimal::ZERO).await;
+    let barred = fleet.account("barred", "pro", Decimal::TEN).await;
+    for (name, quota) in [("capped", enough), ("barred", Decimal::ZERO)] {
+        let quota = quota.to_string();
+        fleet
+            .command(&["account", "set", name, "--monthly-quota", &quota])
+            .await;
+    }
+    fleet.grow(1).await;
+    let all_told = async || {
+        eventually("nothing waits any more", async || {
+            let list: Value = serde_json::from_str(&fleet.command(&["webhook", "list"]).await).unwrap();
+            (list["events_open"] == 0).then_some(())
+        })
+        .await;
+        told(&receiver)
+    };
+    let once = |(kind, about): (&str, &str)| ((kind.to_owned(), about.to_owned()), 1_usize);
+    let credited = ["poor", "capped", "barred"].map(|name| once(("credits.added", name)));
+    let mut expected = BTreeMap::from(credited);
+    for (key, name) in [(&poor, "poor"), (&capped, "capped")] {
+        let answer = fleet.http1(0, key).post("/llm/chat", wordy(1_000, 10)).await;
+        assert_eq!(answer.status, 200, "{name}: {}", answer.text());
+        fleet.settled_balance(name).await;
+    }
+    assert_eq!(all_told().await, expected, "nothing was refused");
+    for (key, name, kind, body) in [
+        // Its prompt is not counted to its end.
+        (&poor, "poor", "account.exhausted", wordy(10_000, 10)),
+        (&capped, "capped", "account.quota_reached", wordy(1_000, 4_000)),
+        (&penniless, "penniless", "account.exhausted", request(SMALL)),
+        (&barred, "barred", "account.quota_reached", request(SMALL)),
+    ] {
+        for _ in 0..3 {
+            let answer = fleet.http1(0, key).post("/llm/chat", body.clone()).await;
+            assert_eq!(answer.status, 402, "{name}: {}", answer.text());
+        }
+        is_told(&receiver, kind, name).await;
+        expected.extend([once((kind, name))]);
+    }
+    assert_eq!(all_told().await, expected);
+    let taken = receiver.taken();
+    for (name, kind, told, shown) in [
+        ("poor", "account.exhausted", "available", "balance"),
+        ("capped", "account.quota_reached", "monthly_used", "monthly_used"),
+    ] {
+        let mut events = taken.values().map(|event| (&event["type"], &event["data"]));
+        let (_, data) = events
+            .find(|(of, data)| *of == kind && data["account"] == name)
+            .unwrap();
+        let figure: Decimal = data[told].as_str().unwrap().parse().unwrap();
+        assert_eq!(figure, fleet.figure(name, shown).await, "not of the one before");
+    }
+}
+
+#[tokio::test]
+async fn only_what_is_refused_is_told_on_the_file() {
+    only_what_is_refused_is_told(None).await;
+}
+
+#[tokio::test]
+async fn only_what_is_refused_is_told_on_redis() {
+    let redis = RedisServer::start();
+    only_what_is_refused_is_told(Some(&redis)).await;
 }
 
 /// Events wait for a receiver that takes connections and never answers. A call takes as long as at a gateway without webhooks.

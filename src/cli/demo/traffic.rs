@@ -267,6 +267,7 @@ impl Day<'_> {
             tokens: prompt.saturating_add(completion),
             expires: caller.hold_expiry(self.clock.now()),
             is_counted: false,
+            is_last: true,
             spend: None,
         };
         let Ok(hold) = now_or_never(caller.reserve(&request))?? else {

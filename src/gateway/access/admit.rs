@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use super::authenticate::store_failed;
 use super::refusal::refused;
+use super::worst_case::{countable, counted, hold_prices, prompt_bounds, worst_case};
 use crate::clock::Clock;
 use crate::config::SuspendedStreams;
 use crate::gateway::admission::{Admission, Priced};
@@ -13,7 +14,7 @@ use crate::gateway::snapshot::Snapshot;
 use crate::ledger::Caller;
 use crate::ledger::journal::{Intent, Journal};
 use crate::pure::account::{Denial, ReserveRequest, Scope};
-use crate::pure::bill::{self, COUNTED_INLINE_BYTES_MAX, prompt_limits};
+use crate::pure::bill::prompt_limits;
 use crate::pure::catalogue::{Model, ModelKind, PURPOSE_PREFIX, Purpose};
 use crate::pure::charge::Ceiling;
 use crate::pure::error::ApiError;
@@ -23,11 +24,8 @@ use crate::pure::limits::{Limits, RateView};
 use crate::pure::money::Credits;
 use crate::pure::policy::{self, Permit, Provenance, Refusal};
 use crate::pure::prices::HoldPrices;
-use crate::pure::prompt_count::counted_text_within;
-use crate::pure::request_body::{Endpoint, PromptBounds, RequestBody, ResponseMode};
+use crate::pure::request_body::{Endpoint, RequestBody, ResponseMode};
 use crate::pure::spend::{EndUserId, SpendLimits};
-use crate::pure::tokens::Encoding;
-use crate::pure::usage::PromptTokens;
 use crate::telemetry::recorder::Recorder;
 
 /// Everything that admission looks at.
@@ -156,11 +154,12 @@ pub(in crate::gateway) async fn admit(
     let reserved = try_reserve(access, &caller, (&model, body), &worst, (spend.as_ref(), false)).await?;
     let (mut reply, mut wanted) = reserved;
     if let Some(spendable) = spendable(&reply, monthly_quota(access.snapshot, &caller), spend.as_deref()) {
-        // What comes beyond the prompt that could be paid is not counted: a refusal must not cost more work the longer its prompt is.
-        let payable = cheap.affordable_prompt(spendable, &model.prices.hold(PromptTokens(0), &body.asks()));
-        worst = counted(&model, body, &bounds, &cheap, payable).await;
-        if worst.prompt.0 <= payable {
-            // The refusal that this follows was for credit or quota, and is counted.
+        if let Some(limit) = countable(&model, body, &cheap, spendable) {
+            worst = counted(&model, body, &bounds, &cheap, limit).await.unwrap_or(cheap);
+        }
+        // The refusal that this follows counts as a request, and no event has told of it. A call without credit or quota is tried again
+        // whatever the count came to, for only the refusal of a last try is told.
+        if worst != cheap || !matches!(reply, Err(Denial::Spent { .. })) {
             (reply, wanted) = try_reserve(access, &caller, (&model, body), &worst, (spend.as_ref(), true)).await?;
         }
     }
@@ -179,7 +178,7 @@ pub(in crate::gateway) async fn admit(
     if worst == cheap && hold.amount() < wanted {
         // Less than the worst case is there. Now the prompt is worth counting: every token that it is shorter than its
         // bound is one more that the answer may have.
-        worst = counted(&model, body, &bounds, &cheap, u64::MAX).await;
+        worst = counted(&model, body, &bounds, &cheap, u64::MAX).await.unwrap_or(cheap);
         wanted = cost_of(&worst, &model, body)?;
     }
     let cap = if hold.amount() >= wanted {
@@ -208,17 +207,16 @@ pub(in crate::gateway) async fn admit(
     }))
 }
 
-/// What a call that was refused could spend if none of the account's other calls ran. None where counting the prompt could not turn the
-/// refusal: there is nothing to spend, or it was for another reason.
+/// What a call that was refused could spend if none of the account's other calls ran. None where the refusal is the call's last, since
+/// counting the prompt could not turn it: there is nothing to spend, or it was for another reason.
 fn spendable(
     reply: &Result<crate::ledger::Hold, Denial>,
     quota: Credits,
     spend: Option<&SpendLimits>,
 ) -> Option<Credits> {
     match reply {
-        Err(Denial::Credit { available, held, .. }) => {
-            (*available > Credits::ZERO).then(|| available.saturating_add(*held))
-        }
+        Err(denial) if denial.leaves_nothing(quota) => None,
+        Err(Denial::Credit { available, held, .. }) => Some(available.saturating_add(*held)),
         Err(Denial::Quota { used, .. }) => Some(quota.saturating_sub(*used)),
         Err(Denial::Spent { spender, spent, .. }) => {
             let limit = spend.and_then(|limits| limits.of(*spender))?;
@@ -231,13 +229,14 @@ fn spendable(
     }
 }
 
-/// Asks the ledger to hold the worst case's cost, which is told with its answer.
+/// Asks the ledger to hold the worst case's cost, which is told with its answer. `is_last`: it follows a try that was refused, and no other
+/// follows.
 async fn try_reserve(
     access: &LedgerAccess<'_>,
     caller: &Caller,
     (model, body): (&Model, &RequestBody),
     worst: &WorstCase,
-    (spend, is_counted): (Option<&Arc<SpendLimits>>, bool),
+    (spend, is_last): (Option<&Arc<SpendLimits>>, bool),
 ) -> Result<(Result<crate::ledger::Hold, Denial>, Credits), Refused> {
     let range = worst
         .hold(&hold_prices(worst, model, body))
@@ -253,7 +252,8 @@ async fn try_reserve(
         // A token is about four bytes of text; the window is corrected when the real number is known.
         tokens: worst.estimated_tokens(body.prompt_bytes().div_ceil(4)),
         expires: caller.hold_expiry(access.clock.now()),
-        is_counted,
+        is_counted: is_last,
+        is_last,
         spend: spend.cloned(),
     };
     let intent = Intent {
@@ -276,75 +276,6 @@ async fn try_reserve(
         .await
         .map_err(store_failed)?;
     Ok((reply, range.wanted))
-}
-
-fn worst_case(model: &Model, body: &RequestBody, prompt: u64) -> WorstCase {
-    let (completion_each, bound) = match (model.kind(), body.max_tokens()) {
-        (ModelKind::Embedding, _) => (0, Bound::Client),
-        (ModelKind::Chat, Some(max)) => (max.get(), Bound::Client),
-        (ModelKind::Chat, None) => (model.max_completion_tokens, Bound::Model),
-    };
-    WorstCase {
-        prompt: PromptTokens(prompt),
-        completion_each,
-        least_each: model.min_completion_tokens.max(body.demanded_tokens()),
-        choices: body.choices(),
-        bound,
-    }
-}
-
-/// The worst case with the prompt's text counted, and a margin for what the provider counts otherwise. Never above `cheap`. A prompt above
-/// `payable` is not counted further.
-async fn counted(
-    model: &Model,
-    body: &RequestBody,
-    bounds: &PromptBounds,
-    cheap: &WorstCase,
-    payable: u64,
-) -> WorstCase {
-    let encoding = Encoding::for_model(&model.id);
-    let text_tokens = if body.prompt_bytes() <= COUNTED_INLINE_BYTES_MAX {
-        counted_text_within(body, encoding, payable)
-    } else {
-        let body = body.clone();
-        let Ok(_place) = COUNTING.acquire().await else {
-            return *cheap;
-        };
-        match tokio::task::spawn_blocking(move || counted_text_within(&body, encoding, payable)).await {
-            Ok(tokens) => tokens,
-            Err(_) => return *cheap,
-        }
-    };
-    // Another family's tokenizer may need more than the one that counts here.
-    let margin = if Encoding::is_known_for(&model.id) {
-        text_tokens / 10
-    } else {
-        text_tokens
-    };
-    let with_margin = text_tokens.saturating_add(margin).saturating_add(8);
-    let prompt = body.prompt_tokens_of_text(with_margin, bounds).min(cheap.prompt.0);
-    WorstCase {
-        prompt: PromptTokens(prompt),
-        ..*cheap
-    }
-}
-
-/// What bounds a prompt of the model, whichever of its targets gets it.
-fn prompt_bounds(snapshot: &Snapshot, model: &Model) -> PromptBounds {
-    let upstreams = model
-        .targets
-        .iter()
-        .filter_map(|target| snapshot.upstreams.get(&target.provider));
-    let overhead = upstreams.map(|upstream| upstream.provider.prompt_overhead_tokens).max();
-    PromptBounds {
-        overhead_tokens: overhead.unwrap_or(0),
-        ..bill::prompt_bounds(model)
-    }
-}
-
-/// The dearest that tokens of the call can cost.
-fn hold_prices(worst: &WorstCase, model: &Model, body: &RequestBody) -> HoldPrices {
-    model.prices.hold(worst.prompt, &body.asks())
 }
 
 /// What the worst case costs.
@@ -392,6 +323,3 @@ fn shown(name: &str) -> String {
 
 /// What a key is told that is locked to other domains.
 pub(in crate::gateway) const DOMAIN_REFUSED: &str = "This key may not be used from this domain.";
-
-/// How many long prompts are counted at once for admission: it is work for callers who may not be able to pay.
-static COUNTING: tokio::sync::Semaphore = tokio::sync::Semaphore::const_new(2);

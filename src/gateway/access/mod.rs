@@ -11,3 +11,4 @@ pub(crate) mod parse;
 pub(crate) mod precheck;
 pub(crate) mod receive;
 mod refusal;
+mod worst_case;

@@ -112,11 +112,12 @@ impl Committer {
                         let mut predecessors = self.shared.predecessors.lock().unwrap_or_else(PoisonError::into_inner);
                         predecessors.insert(request.id, cell);
                     }
-                    Err(denial) => {
+                    Err(denial) if request.tells_of(denial) => {
                         if let Some(refused) = self.shared.first_refusal(&cell, denial, request.quota) {
                             self.raise_refused(&cell, &refused);
                         }
                     }
+                    Err(_) => {}
                 }
                 Ok(AdminReply::Reserved(reply.into()))
             }

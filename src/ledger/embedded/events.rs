@@ -18,7 +18,7 @@ use crate::pure::money::Credits;
 use crate::pure::time::Timestamp;
 
 impl Embedded {
-    /// A call is refused. Called while the account is locked.
+    /// A call is refused, and is not tried again. Called while the account is locked.
     pub(super) fn refused(&self, cell: &Arc<EmbeddedAccount>, denial: &Denial, quota: Credits) {
         if let Some(refused) = cell.told.first(denial, quota, self.shared.clock.now()) {
             let cell = Arc::clone(cell);

@@ -194,6 +194,7 @@ impl Embedded {
             tokens: 0,
             expires: Timestamp(i64::MAX),
             is_counted: false,
+            is_last: true,
             spend: spending::of_predecessor(&cell.state(), hold),
         };
         if cell.state().reserve(&request, self.shared.clock.now()).is_err() {

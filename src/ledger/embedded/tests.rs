@@ -94,6 +94,7 @@ fn request(n: u8, wanted: &str) -> ReserveRequest {
         tokens: 1,
         expires: NOW.plus_millis(60_000),
         is_counted: false,
+        is_last: true,
         spend: None,
     }
 }
@@ -328,16 +329,11 @@ fn a_group_whose_commit_failed_and_was_durable_counts_once() {
     let cell = Arc::clone(&shared.accounts.read().unwrap()[&"acme".parse().unwrap()]);
     let queue = |cost: &str, sequence| {
         let debit = Debit {
-            model: "a/m".into(),
-            key: "key_x".to_owned().into(),
             usage: Usage {
                 prompt: PromptTokens(1),
                 completion: CompletionTokens(1),
             },
-            cost: credits(cost),
-            held: None,
-            details: None,
-            end_user: None,
+            ..debit(cost)
         };
         shared.queue.lock().unwrap().push(QueuedDebit {
             is_tracked: false,

@@ -6,7 +6,7 @@ use std::sync::{Mutex, PoisonError};
 use super::script::PREFIX;
 use super::slots::slot_of;
 use crate::ledger::producer::AccountNumbers;
-use crate::pure::account::Scope;
+use crate::pure::account::{ReserveRequest, Scope};
 use crate::pure::error::AccountStop;
 use crate::pure::hash_map::FastMap;
 use crate::pure::ids::{AccountId, KeyId};
@@ -254,13 +254,16 @@ pub(super) fn idempotency_of_key(id: &AccountId, key: &KeyId) -> [String; 4] {
     ["", ":order", ":answers", ":stored"].map(|part| format!("{PREFIX}{{{id}}}:idempotency:{key}{part}"))
 }
 
-/// How many requests a reserve counts. A blank behind it: it is tried again when it is refused, so that a refusal is no event yet.
-pub(super) fn counted_text(is_counted: bool, is_last: bool) -> &'static str {
-    match (is_counted, is_last) {
-        (false, true) => "1",
-        (true, true) => "0",
-        (false, false) => "1 ",
-        (true, false) => "0 ",
+/// How many requests a reserve counts. One blank behind it: it is tried again when it is refused, so that a refusal is no event yet. Two:
+/// its caller tries it again as long as something is left, so that only a refusal that leaves nothing is an event.
+pub(super) fn counted_text(request: &ReserveRequest, is_answer: bool) -> &'static str {
+    match (request.is_counted, is_answer, request.is_last) {
+        (false, true, true) => "1",
+        (true, true, true) => "0",
+        (false, false, _) => "1 ",
+        (true, false, _) => "0 ",
+        (false, true, false) => "1  ",
+        (true, true, false) => "0  ",
     }
 }
 

@@ -147,16 +147,17 @@ impl Shared {
         shard.queue.barrier(account, self.options.timeout).await
     }
 
-    /// `is_last`: a refusal is the call's, and told by an event; else the call is tried again.
+    /// `is_answer`: a refusal is the answer to the request, and told by an event as [`ReserveRequest::tells_of`] says; else the request is
+    /// made again, and no refusal is told.
     pub(super) async fn try_reserve(
         &self,
         link: &Link,
         account: &Arc<Account>,
-        (request, is_last): (&ReserveRequest, bool),
+        (request, is_answer): (&ReserveRequest, bool),
         entry: &mut Option<Entry>,
     ) -> Result<Result<Granted, Denial>, StoreError> {
         let call = Call {
-            command: self.reserve_command(account, request, is_last),
+            command: self.reserve_command(account, request, is_answer),
             script: Some(&script::RESERVE),
         };
         let mut doubt = Doubt {
@@ -174,7 +175,7 @@ impl Shared {
         Ok(reserved.outcome)
     }
 
-    pub(super) fn reserve_command(&self, account: &Account, request: &ReserveRequest, is_last: bool) -> redis::Cmd {
+    pub(super) fn reserve_command(&self, account: &Account, request: &ReserveRequest, is_answer: bool) -> redis::Cmd {
         let limits = request.limits;
         let tpm = limits.tpm.min(COUNT_MAX);
         let zero_or = |amount: Credits| amount.pico().max(0);
@@ -200,7 +201,7 @@ impl Shared {
             .arg(quota.saturating_sub(at_least))
             .arg(request.tokens.min(tpm))
             .arg(request.expires.since(self.options.clock.now()))
-            .arg(counted_text(request.is_counted, is_last));
+            .arg(counted_text(request, is_answer));
         if let Clock::Manual(_) = self.redis_clock() {
             command.arg(self.now_text());
         } else if spend.is_some() {

@@ -19,6 +19,7 @@ mod refunds;
 mod rotation;
 mod spending;
 mod statements;
+mod tries;
 
 macro_rules! cases {
     ($($topic:ident: [$($name:ident),+ $(,)?]),+ $(,)?) => {
@@ -155,6 +156,11 @@ cases! {
         an_event_of_the_gateways_own_is_raised_once,
         a_key_that_expires_within_a_week_is_told_once,
         the_oldest_events_make_room,
+    ],
+    tries: [
+        a_shortage_of_credit_is_told_by_the_last_try,
+        a_shortage_of_quota_is_told_by_the_last_try,
+        a_first_try_that_finds_nothing_left_is_told,
     ],
     commands: [
         a_key_has_at_most_its_accounts_tier,

@@ -283,6 +283,7 @@ pub(crate) fn request(n: u64, wanted: &str) -> ReserveRequest {
         tokens: 1,
         expires: NOW.plus_millis(60_000),
         is_counted: false,
+        is_last: true,
         spend: None,
     }
 }

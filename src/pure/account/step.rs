@@ -59,8 +59,18 @@ pub struct ReserveRequest {
     pub expires: Timestamp,
     /// An earlier refusal has counted the request in its window ([`Denial::is_counted`]): this one is the same call, tried once more.
     pub is_counted: bool,
+    /// No other try of the call follows, so that an event tells of a refusal. Where this is not the last, another follows as long as
+    /// something is left to pay with, and only a refusal that leaves nothing is told ([`Denial::leaves_nothing`]).
+    pub is_last: bool,
     /// The hard limits of its key and its end user, where there are some.
     pub spend: Option<Arc<SpendLimits>>,
+}
+
+impl ReserveRequest {
+    /// Whether an event tells of this refusal, where it is of a kind that events tell of.
+    pub fn tells_of(&self, denial: &Denial) -> bool {
+        self.is_last || denial.leaves_nothing(self.quota)
+    }
 }
 
 /// A hold that was granted.
@@ -127,6 +137,21 @@ impl Denial {
             | Denial::Quota { .. }
             | Denial::Spent { .. }
             | Denial::EndUsers(_) => true,
+        }
+    }
+
+    /// Whether the account has nothing left of its credit, or of its `quota` for the month, so that no call that costs something can be
+    /// paid, however little it needs.
+    pub fn leaves_nothing(&self, quota: Credits) -> bool {
+        match self {
+            Denial::Credit { available, .. } => *available <= Credits::ZERO,
+            Denial::Quota { used, .. } => *used >= quota,
+            Denial::Requests(_)
+            | Denial::Tokens(_)
+            | Denial::Concurrency(_)
+            | Denial::Spent { .. }
+            | Denial::EndUsers(_)
+            | Denial::Stopped(_) => false,
         }
     }
 }

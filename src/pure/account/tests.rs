@@ -37,6 +37,7 @@ fn request(n: u8, wanted: i64) -> ReserveRequest {
         tokens: 10,
         expires: NOW.plus_millis(60_000),
         is_counted: false,
+        is_last: true,
         spend: None,
     }
 }

@@ -180,6 +180,33 @@ fn the_first_refusal_of_a_call_of_the_process_before_is_told() {
     }
 }
 
+/// A build that knows of no tries does not say which one it is: each of its refusals is told.
+#[test]
+fn a_first_try_of_a_call_of_the_process_before_is_not_told() {
+    let rig = rig();
+    let open = || match rig.store.run_blocking(AdminOp::Event(EventOp::Count)).unwrap() {
+        AdminReply::EventCount(count) => count.open,
+        other => panic!("{other:?}"),
+    };
+    let none = open();
+    let first = ReserveRequest {
+        is_last: false,
+        ..request(1, "50")
+    };
+    let first = serde_json::to_value(RemoteReserve::of("acme".parse().unwrap(), &first)).unwrap();
+    let mut unsaid = first.clone();
+    unsaid.as_object_mut().unwrap().remove("is_last").unwrap();
+    for (reserve, told) in [(first, 0), (unsaid, 1)] {
+        let reserve = AdminOp::Reserve(serde_json::from_value(reserve).unwrap());
+        let reply = rig.store.run_blocking(reserve).unwrap();
+        assert!(
+            matches!(reply, AdminReply::Reserved(RemoteReply::Credit { .. })),
+            "{reply:?}"
+        );
+        assert_eq!(open(), none + told);
+    }
+}
+
 /// A call that was numbered may stand in a copy of a journal with something to pay.
 #[test]
 fn a_number_whose_call_was_released_owes_nothing_later() {

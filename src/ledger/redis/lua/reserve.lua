@@ -1,7 +1,8 @@
 -- Checks limits, credit and quota and records the hold, all or nothing (AccountState::reserve).
 -- KEYS account, order of expiry, where its end user counts (with ARGV 19)
 -- ARGV id, scope, rpm, tpm, concurrency, wanted, at_least, quota - wanted, quota - at_least, tokens, ttl (ms), requests to count (0 or 1, and
---   a blank behind it where a refused call is tried again, so that a refusal is no event), now
+--   behind it a blank where a refused call is tried again, so that a refusal is no event, or two where it is tried again as long as something
+--   of the credit or the quota is left, so that only a refusal that leaves nothing is an event), now
 -- and for a key with limits: key, its periods, that of the key's limit (or an empty text), limit - wanted, limit - at_least,
 --   and for its end user: id, limit - wanted, limit - at_least, the most end users, ttl (ms) of their counts (or an empty text)
 -- A refusal counts the request too, unless the limit of requests is what refuses it.
@@ -60,7 +61,8 @@ if wanted ~= '0' then
   if less(avail, at_least) then
     local window = started .. string.format(' %d %d %d', counted, tokens, open)
     redis.call('HSET', account, 'w' .. scope, window)
-    if #ARGV[12] == 1 and redis.call('HSETNX', account, 'uex', '1') == 1 then
+    local is_told = #ARGV[12] == 1 or #ARGV[12] == 3 and not less('0', avail)
+    if is_told and redis.call('HSETNX', account, 'uex', '1') == 1 then
       events()(account, 'account.exhausted', now, avail .. ' ' .. committed .. ' ' .. used)
     end
     return string.format('credit %s %s %s %s %s', now_text, window, avail, committed, used)
@@ -70,8 +72,9 @@ if wanted ~= '0' then
     if less(below_least, committed) then
       local window = started .. string.format(' %d %d %d', counted, tokens, open)
       redis.call('HSET', account, 'w' .. scope, window)
-      local quota = #ARGV[12] == 1 and sum(account, below_wanted, wanted)
-      if quota and redis.call('HGET', account, 'ueq') ~= month .. ' ' .. quota then
+      local quota = #ARGV[12] ~= 2 and sum(account, below_wanted, wanted)
+      local is_told = quota and (#ARGV[12] == 1 or not less(used, quota))
+      if is_told and redis.call('HGET', account, 'ueq') ~= month .. ' ' .. quota then
         redis.call('HSET', account, 'ueq', month .. ' ' .. quota)
         events()(account, 'account.quota_reached', now, month .. ' ' .. quota .. ' ' .. used .. ' ' .. committed)
       end

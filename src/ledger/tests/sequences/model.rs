@@ -80,6 +80,7 @@ impl Model {
             tokens,
             expires: now.plus_millis(ttl_ms),
             is_counted,
+            is_last: true,
             spend: spend.map(|spend| Arc::new(self.limits(slot, spend))),
         })
     }

@@ -65,6 +65,7 @@ fn request(n: u8, at: Timestamp, wanted: i64, spend: Option<Arc<SpendLimits>>) -
         tokens: 1,
         expires: NOW.plus_millis(600_000_000),
         is_counted: false,
+        is_last: true,
         spend,
     }
 }
