@@ -4,11 +4,11 @@
 //! entry holds until it is invalidated; else for [`AGE_MAX`]. So a revocation works on every node within a second, whatever
 //! happens to the subscription.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::time::Duration;
 
-use tokio::sync::Notify;
+use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 
 use super::account::Account;
 use super::admission_breaker::millis;
@@ -17,7 +17,7 @@ use crate::pure::hash_map::FastMap;
 use crate::pure::ids::{AccountId, KeyDigest};
 
 /// What is known of keys and accounts.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Cache {
     known: RwLock<Known>,
     /// Until when the subscription is known to be alive, by the ledger's monotonic clock.
@@ -26,11 +26,25 @@ pub(super) struct Cache {
     heard_ms: AtomicU64,
     /// Wakes when its server may not be the one that calls are sent to.
     subscription_doubted: Notify,
+    /// For those who read keys again before they are too old.
+    ahead: Arc<Semaphore>,
+}
+
+impl Default for Cache {
+    fn default() -> Cache {
+        Cache {
+            known: RwLock::default(),
+            live_until_ms: AtomicU64::default(),
+            heard_ms: AtomicU64::default(),
+            subscription_doubted: Notify::new(),
+            ahead: Arc::new(Semaphore::new(AHEAD_MAX)),
+        }
+    }
 }
 
 #[derive(Debug, Default)]
 struct Known {
-    keys: FastMap<KeyDigest, KnownKey>,
+    keys: FastMap<KeyDigest, Kept>,
     accounts: FastMap<AccountId, Arc<Account>>,
     /// Counts the invalidations: what was read before one may be what it was about.
     generation: u64,
@@ -47,22 +61,54 @@ pub(super) struct KnownKey {
     pub(super) read_ms: u64,
 }
 
+/// A key that is current.
+#[derive(Debug)]
+pub(super) struct CurrentKey {
+    pub(super) known: KnownKey,
+    /// It will soon be too old, and nobody reads it again yet.
+    pub(super) is_due: bool,
+}
+
+#[derive(Debug)]
+struct Kept {
+    known: KnownKey,
+    /// It is read again, or was when that failed.
+    is_read: AtomicBool,
+}
+
 impl Cache {
     /// The key, when what is known of it is current at `now_ms`.
-    pub(super) fn key(&self, digest: &KeyDigest, now_ms: u64) -> Option<KnownKey> {
+    pub(super) fn key(&self, digest: &KeyDigest, now_ms: u64) -> Option<CurrentKey> {
         let known = self.read();
-        let entry = known.keys.get(digest)?;
+        let Kept { known: entry, is_read } = known.keys.get(digest)?;
         let live = now_ms < self.live_until_ms.load(Ordering::Acquire);
         let age_max = if live { LIVE_AGE_MAX } else { AGE_MAX };
-        let is_current = now_ms.saturating_sub(entry.read_ms) < millis(age_max) && entry.read_ms > known.doubted_ms;
-        is_current.then(|| entry.clone())
+        let age_ms = now_ms.saturating_sub(entry.read_ms);
+        let is_current = age_ms < millis(age_max) && entry.read_ms > known.doubted_ms;
+        is_current.then(|| CurrentKey {
+            known: entry.clone(),
+            is_due: age_ms >= millis(DUE_AGE) && !is_read.load(Ordering::Relaxed),
+        })
+    }
+
+    /// Leave to read a key again before it is too old, to be kept until that is done; none where somebody does, or enough others are read.
+    pub(super) fn read_ahead(&self, digest: &KeyDigest) -> Option<OwnedSemaphorePermit> {
+        let permit = Arc::clone(&self.ahead).try_acquire_owned().ok()?;
+        let known = self.read();
+        let is_free = !known.keys.get(digest)?.is_read.swap(true, Ordering::Relaxed);
+        is_free.then_some(permit)
+    }
+
+    /// The account of a key that was read, however long ago.
+    pub(super) fn account_of(&self, digest: &KeyDigest) -> Option<Arc<Account>> {
+        self.read().keys.get(digest).map(|kept| Arc::clone(&kept.known.account))
     }
 
     /// The key as it was when its server answered last, where that is not too long ago and the subscription is alive, or about to be again.
     pub(super) fn key_while_away(&self, digest: &KeyDigest, now_ms: u64) -> Option<KnownKey> {
         let unheard_ms = now_ms.saturating_sub(self.heard_ms.load(Ordering::Acquire));
         let known = self.read();
-        let entry = known.keys.get(digest)?;
+        let entry = &known.keys.get(digest)?.known;
         let is_recent = now_ms.saturating_sub(entry.read_ms) < millis(AWAY_AGE_MAX);
         (unheard_ms < millis(UNHEARD_MAX) && is_recent).then(|| entry.clone())
     }
@@ -82,7 +128,11 @@ impl Cache {
         if known.keys.len() >= KEYS_MAX {
             known.keys.clear();
         }
-        known.keys.insert(digest, entry);
+        let kept = Kept {
+            known: entry,
+            is_read: AtomicBool::new(false),
+        };
+        known.keys.insert(digest, kept);
     }
 
     /// The account of this name: one for the life of the process, since what is under way is counted in it.
@@ -114,7 +164,7 @@ impl Cache {
     pub(super) fn forget_account(&self, id: &AccountId) {
         let mut known = self.write();
         known.generation = known.generation.wrapping_add(1);
-        known.keys.retain(|_, entry| entry.account.id() != id);
+        known.keys.retain(|_, kept| kept.known.account.id() != id);
     }
 
     /// Forgets everything that was read.
@@ -166,6 +216,10 @@ impl Cache {
 pub(super) const AGE_MAX: Duration = Duration::from_millis(900);
 /// How old an entry may be at most.
 const LIVE_AGE_MAX: Duration = Duration::from_secs(60);
+/// From which age on an entry that is used is read again.
+const DUE_AGE: Duration = Duration::from_secs(30);
+/// How many are read again at once.
+const AHEAD_MAX: usize = 32;
 /// How old an entry may be whose server is away, while that of its account serves.
 const AWAY_AGE_MAX: Duration = Duration::from_secs(600);
 /// How long nothing may have been heard on the subscription for that: it takes this long to be made anew where its server is away too.
@@ -232,6 +286,36 @@ mod tests {
     }
 
     #[test]
+    fn a_key_in_use_is_due_for_half_a_minute_once_and_not_for_more_than_are_read_at_once() {
+        let read = Read::at(READ_MS);
+        let due = READ_MS + millis(DUE_AGE);
+        read.cache.subscription_lives(due);
+        let is_due = |now_ms| read.cache.key(&read.digest, now_ms).unwrap().is_due;
+        assert!(!is_due(due - 1) && is_due(due));
+        let others: Vec<_> = (0..AHEAD_MAX)
+            .map(|_| Arc::clone(&read.cache.ahead).try_acquire_owned().unwrap())
+            .collect();
+        assert!(read.cache.read_ahead(&read.digest).is_none());
+        assert!(is_due(due), "nobody reads it");
+        drop(others);
+        let permit = read.cache.read_ahead(&read.digest).unwrap();
+        assert!(!is_due(due) && read.cache.read_ahead(&read.digest).is_none());
+        drop(permit);
+        assert!(
+            read.cache.read_ahead(&KeyDigest::from_bytes([9; 32])).is_none(),
+            "it is not known"
+        );
+        let known = KnownKey {
+            read_ms: due,
+            ..read.cache.key(&read.digest, due).unwrap().known
+        };
+        read.cache.put(read.digest, known, read.cache.generation());
+        assert!(!is_due(due) && read.is_current(due));
+        read.cache.subscription_lives(due + millis(DUE_AGE));
+        assert!(is_due(due + millis(DUE_AGE)));
+    }
+
+    #[test]
     fn what_was_read_before_a_doubt_or_forgotten_is_read_again() {
         let read = Read::at(READ_MS);
         read.cache.doubt_all(READ_MS);
@@ -271,7 +355,7 @@ mod tests {
     #[test]
     fn what_was_read_before_something_was_forgotten_is_not_kept() {
         let read = Read::at(READ_MS);
-        let entry = read.cache.key(&read.digest, READ_MS).unwrap();
+        let entry = read.cache.key(&read.digest, READ_MS).unwrap().known;
         let other = KeyDigest::from_bytes([2; 32]);
         read.cache.put(other, entry.clone(), read.cache.generation());
         assert!(read.is_current(READ_MS), "another key pushes none out");

@@ -27,6 +27,7 @@ mod idempotency;
 mod kept_terms;
 mod key_ends;
 mod key_limits;
+mod key_lookup;
 mod key_rotate;
 mod link;
 mod maintenance;
@@ -175,18 +176,11 @@ impl RedisLedger {
     }
 
     pub(super) async fn find_key(&self, digest: &KeyDigest) -> Result<Option<Found<Arc<Account>>>, StoreError> {
-        let shared = &self.shared;
-        let entry = match shared.cache.key(digest, shared.now_ms()) {
-            Some(entry) => entry,
-            None => match shared.key(digest).await? {
-                Some(entry) => entry,
-                None => return Ok(None),
-            },
-        };
-        Ok(Some(Found {
-            key: entry.key,
-            account: entry.facts,
-            place: entry.account,
+        let known = self.shared.find_key(digest).await?;
+        Ok(known.map(|known| Found {
+            key: known.key,
+            account: known.facts,
+            place: known.account,
         }))
     }
 

@@ -1,6 +1,6 @@
 //! What calls, commands and the ledger's thread share: the way to Redis, and the steps that callers wait for.
 
-use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
@@ -9,25 +9,25 @@ use redis::Value;
 
 use super::account::{Account, counted_text, scope_text};
 use super::admission_breaker::millis_since;
-use super::cache::{Cache, KnownKey};
+use super::cache::Cache;
 use super::holds::OpenHolds;
 use super::key_ends::KeyEnds;
 use super::link::{Call, Link, Sent, Unanswered};
 use super::maintenance::Maintenance;
 use super::names::Names;
 use super::open_places::OpenPlaces;
-use super::options::{Options, unavailable};
+use super::options::Options;
 use super::queue::ReleaseKind;
 use super::reply;
 use super::script::{self, EvalMode, PREFIX, Script};
 use super::shards::{Of, Shards};
-use super::slots::{Elsewhere, slot_of, slot_of_command};
+use super::slots::{Elsewhere, slot_of_command};
 use super::spending::{end_users_of, reserve_arguments};
 use crate::clock::Clock;
 use crate::ledger::journal::Entry;
 use crate::ledger::producer::Producer;
 use crate::ledger::store_metrics::Times;
-use crate::ledger::{AccountRecord, KeyRecord, ReceiptFiles, StoreError};
+use crate::ledger::{KeyRecord, ReceiptFiles, StoreError};
 use crate::pure::account::{Denial, Granted, ReserveRequest};
 use crate::pure::ids::{KeyDigest, RequestId};
 use crate::pure::money::Credits;
@@ -217,98 +217,6 @@ impl Shared {
         let now = self.now_text();
         reply::shown(&self.run_script(link, &script::SHOW, &keys, &[&now]).await?)
     }
-
-    /// A key that is not known, or not for sure: read, or as it was while the master that keeps it is away. In a cluster that need not be the
-    /// account's own, whose calls go on then. Nobody can revoke the key there meanwhile.
-    pub(super) async fn key(&self, digest: &KeyDigest) -> Result<Option<KnownKey>, StoreError> {
-        if !self.shards.is_cluster() {
-            return self.read_key(&self.link(), digest).await;
-        }
-        self.key_in_cluster(digest).boxed().await
-    }
-
-    async fn key_in_cluster(&self, digest: &KeyDigest) -> Result<Option<KnownKey>, StoreError> {
-        let shard = self.shards.of_slot(slot_of(key_name(digest).as_bytes()));
-        let link = self.link();
-        let known = self.cache.key_while_away(digest, self.now_ms());
-        let Some(known) = known.filter(|known| self.shards.of(&known.account).number != shard.number) else {
-            return self.read_key(&link, digest).await;
-        };
-        // Whether the master is back is asked by the ledger's thread: no call of an account of another waits for that.
-        if shard.guard.is_open() {
-            return Ok(Some(known));
-        }
-        match tokio::time::timeout(AWAY_AFTER, self.read_key(&link, digest)).await {
-            Ok(Err(StoreError::Unavailable(_))) | Err(_) => Ok(Some(known)),
-            Ok(read) => read,
-        }
-    }
-
-    /// Reads a key and its account's facts, and keeps them.
-    pub(super) async fn read_key(&self, link: &Link, digest: &KeyDigest) -> Result<Option<KnownKey>, StoreError> {
-        let generation = self.cache.generation();
-        let read_ms = self.now_ms();
-        let mut command = redis::cmd("HMGET");
-        command.arg(key_name(digest)).arg("record").arg("revoked");
-        let Some(key) = read_record(&self.command(link, command).await?)? else {
-            self.check_that_it_is_all_there(link).boxed().await?;
-            return Ok(None);
-        };
-        self.has_accounts.store(true, Ordering::Relaxed);
-        let account = self.cache.account(&key.account);
-        let facts = self.read_facts(link, &account).await?;
-        let entry = KnownKey {
-            key: Arc::new(key),
-            facts: Arc::new(facts),
-            account,
-            read_ms,
-        };
-        self.cache.put(*digest, entry.clone(), generation);
-        Ok(Some(entry))
-    }
-
-    /// A key that Redis does not know is a wrong one, unless Redis has lost everything that it knew when this process asked before: then
-    /// no key is wrong, and no call can be admitted. Not asked of a cluster, whose other masters may be away.
-    ///
-    /// # Errors
-    /// When there are no accounts any more, or Redis cannot say.
-    async fn check_that_it_is_all_there(&self, link: &Link) -> Result<(), StoreError> {
-        if self.shards.is_cluster() || !self.has_accounts.load(Ordering::Relaxed) {
-            return Ok(());
-        }
-        let mut exists = redis::cmd("EXISTS");
-        exists.arg(accounts_key());
-        match self.command(link, exists).await? {
-            Value::Int(0) => {}
-            Value::Int(_) => return Ok(()),
-            other => return Err(reply::corrupt(&format!("{other:?} says not whether a key exists"))),
-        }
-        if !self.is_emptied.swap(true, Ordering::Relaxed) {
-            log::error!(
-                "MONEY: Redis has no accounts any more: it has lost its data. Calls are refused; restore it and restart the gateways"
-            );
-        }
-        Err(unavailable("Redis has lost the accounts that it had"))
-    }
-
-    pub(super) async fn read_facts(&self, link: &Link, account: &Account) -> Result<AccountRecord, StoreError> {
-        let [name, _] = account.keys();
-        let mut command = redis::cmd("HMGET");
-        command.arg(name).arg("tier").arg("quota").arg("created").arg("ut");
-        let value = self.command(link, command).await?;
-        let [tier, quota, created, terms] = reply::list(&value)? else {
-            return Err(reply::corrupt("an account has other fields than it should"));
-        };
-        let tier = reply::optional_text(tier)?.ok_or_else(reply::no_account)?;
-        let quota = reply::optional_text(quota)?;
-        Ok(AccountRecord {
-            id: account.id().clone(),
-            tier: tier.parse().map_err(|_| reply::corrupt("an account has no tier"))?,
-            monthly_quota: quota.map(|quota| reply::credits(Some(quota))).transpose()?,
-            created: Timestamp(reply::number(reply::optional_text(created)?)?),
-            terms: super::kept_terms::read(reply::optional_text(terms)?.unwrap_or_default())?,
-        })
-    }
 }
 
 /// A reserve whose answer did not come, or whose caller went away, may have held something: it is given back.
@@ -378,9 +286,6 @@ const SHARED: &str = "shared ";
 /// How often a call is sent elsewhere at most, and the wait where it is sent to the same place.
 const REDIRECTIONS_MAX: u32 = 8;
 const AGAIN: Duration = Duration::from_millis(20);
-
-/// How long a key is waited for that is known from before, in case the master that keeps it is away.
-const AWAY_AFTER: Duration = Duration::from_millis(100);
 
 /// The largest count that a script keeps exactly.
 pub(super) const COUNT_MAX: u64 = 1 << 53;

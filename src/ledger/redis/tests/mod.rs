@@ -13,6 +13,7 @@ mod events;
 mod forgotten;
 mod groups;
 mod journals;
+mod key_lookup;
 mod keys;
 mod load;
 mod losses;

@@ -1,0 +1,69 @@
+//! Keys that calls use, and how they stay known.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::{node, patient};
+use crate::ledger::redis::RedisLedger;
+use crate::ledger::redis::cache::KnownKey;
+use crate::ledger::redis::shared::Shared;
+use crate::ledger::tests::redis_server::{RedisServer, until};
+use crate::ledger::tests::rig::{block_on, caller_of, key_create, run};
+use crate::pure::ids::{ApiKey, KeyDigest};
+use crate::pure::limits::LimitOverrides;
+
+/// A gateway that was started long ago, and a key of `acme` that it has read.
+fn with_key(server: &RedisServer) -> (Arc<Shared>, KeyDigest, KnownKey) {
+    let ledger = node(server, patient());
+    caller_of(&ledger, "acme", "1", LimitOverrides::default());
+    let digest = ApiKey::from_random("tg_", [94; 32]).digest();
+    run(&ledger, key_create("acme", &digest)).unwrap();
+    let (shared, _) = RedisLedger::reach(&server.url(), patient()).unwrap();
+    let shared = Arc::into_inner(shared).unwrap();
+    let started = shared.started.checked_sub(Duration::from_secs(100)).unwrap();
+    let shared = Arc::new(Shared { started, ..shared });
+    // It lives to the test's end.
+    shared.cache.subscription_lives(shared.now_ms() + 600_000);
+    let known = block_on(shared.find_key(&digest)).unwrap().unwrap();
+    (shared, digest, known)
+}
+
+/// What was read `age_ms` ago is known of the key, and that of this account.
+fn put(shared: &Shared, digest: KeyDigest, known: &KnownKey, (account, age_ms): (&str, u64)) -> u64 {
+    let read_ms = shared.now_ms() - age_ms;
+    let known = KnownKey {
+        account: shared.cache.account(&account.parse().unwrap()),
+        read_ms,
+        ..known.clone()
+    };
+    shared.cache.put(digest, known, shared.cache.generation());
+    read_ms
+}
+
+#[test]
+fn a_key_in_use_is_read_again_beside_the_call_that_finds_it_old() {
+    let server = RedisServer::start();
+    let (shared, digest, known) = with_key(&server);
+    let read_ms = put(&shared, digest, &known, ("acme", 31_000));
+    let found = block_on(shared.find_key(&digest)).unwrap().unwrap();
+    assert_eq!(found.read_ms, read_ms, "the call waited");
+    until("it is read again", || {
+        block_on(tokio::task::yield_now());
+        let current = shared.cache.key(&digest, shared.now_ms()).unwrap();
+        assert!(!current.is_due);
+        current.known.read_ms > read_ms
+    });
+}
+
+/// Its account is asked in the same moment, and not believed where the key is another's now.
+#[test]
+fn a_key_that_was_known_is_that_of_the_account_that_redis_says() {
+    let server = RedisServer::start();
+    let (shared, digest, known) = with_key(&server);
+    for account in ["acme", "nobody"] {
+        let read_ms = put(&shared, digest, &known, (account, 61_000));
+        let found = block_on(shared.find_key(&digest)).unwrap().unwrap();
+        assert!(found.read_ms > read_ms);
+        assert_eq!((found.account.id().as_str(), found.facts.id.as_str()), ("acme", "acme"));
+    }
+}
