@@ -177,6 +177,40 @@ async fn a_field_that_the_provider_allows_passes() {
     assert_eq!(upstream.seen().len(), 1);
 }
 
+/// Nobody knows which of a model's targets will get the call.
+#[tokio::test]
+async fn a_field_passes_only_where_the_providers_of_all_targets_allow_it() {
+    let messages = json!([{ "role": "user", "content": "x" }]);
+    let body = json!({ "model": TWIN, "messages": messages, "service_tier": "flex" }).to_string();
+    for (allowing, status) in [
+        (["main"].as_slice(), 400),
+        (&["spare"], 400),
+        (&[], 400),
+        (&["main", "spare"], 200),
+    ] {
+        let main = Upstream::always(Reply::chat("Hi", 9, 1)).await;
+        let spare = Upstream::unused().await;
+        let setup = Setup::over(&main).spare(&spare).conf(|conf| {
+            for provider in allowing {
+                conf["providers"][provider]["allow_fields"] = json!(["service_tier"]);
+            }
+        });
+        let gateway = setup.start().await;
+        let answer = gateway.http1.post("/llm/chat", body.clone()).await;
+        if status == 200 {
+            answer.ok();
+            assert_eq!(main.only().json()["service_tier"], "flex");
+            assert_eq!(gateway.spent().await, cost(TWIN, 9, 1));
+        } else {
+            let error = answer.error(status, "invalid_request_error");
+            let message = error["message"].as_str().unwrap();
+            assert!(message.contains("service_tier"), "{allowing:?}: {message}");
+            gateway.check_untouched(&main).await;
+        }
+        assert_eq!(spare.connections(), 0);
+    }
+}
+
 #[tokio::test]
 async fn embeddings_of_many_long_inputs_pass_whole() {
     let upstream = Upstream::always(Reply::embeddings(2, 900_000)).await;

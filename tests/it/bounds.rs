@@ -2,6 +2,7 @@
 
 mod maximum_field;
 mod parts;
+mod targets;
 
 use rust_decimal::Decimal;
 use serde_json::{Value, json};

@@ -1,5 +1,7 @@
 //! Domain locks and cross-origin requests.
 
+mod shortages;
+
 use reqwest::{Method, RequestBuilder};
 use serde_json::json;
 

@@ -9,8 +9,51 @@ use crate::harness::{Cue, Gateway, Reply, Upstream};
 
 /// The most that the median event may be late. Any fixed delay that somebody would notice is more.
 const DELAY_MAX: Duration = Duration::from_millis(2);
+/// The most that nine of ten may be late, events and answers. A delay of some of them is more, and leaves the median where it is.
+const P90_DELAY_MAX: Duration = Duration::from_millis(10);
+/// How often it is measured, until nine of ten are on time: other work of the machine makes some late now and then.
+const ROUNDS: usize = 3;
 const EVENTS: usize = 150;
 const CALLS: usize = 60;
+
+/// How long the same took many times.
+#[derive(Clone, Copy, Debug)]
+struct Times {
+    median: Duration,
+    p90: Duration,
+}
+
+impl Times {
+    fn of(mut took: Vec<Duration>) -> Times {
+        took.sort();
+        Times {
+            median: took[took.len() / 2],
+            p90: took[took.len() * 9 / 10],
+        }
+    }
+}
+
+/// What was measured in one round, each with the gateway and without it.
+type Measured = Vec<[Times; 2]>;
+
+/// Checks that the medians are at most so much later with the gateway in each round, and nine of ten of each are on time in one of them.
+async fn check_times(what: &str, median_max: Duration, mut measure: impl AsyncFnMut() -> Measured) {
+    let mut rounds = Vec::new();
+    for _ in 0..ROUNDS {
+        let measured = measure().await;
+        println!("{what}: {measured:?} with the gateway and without");
+        for [with, without] in &measured {
+            let is_kept = with.median >= without.median + median_max;
+            assert!(!is_kept, "{what}: {with:?} with the gateway, {without:?} without");
+        }
+        let on_time = |[with, without]: &[Times; 2]| with.p90 < without.p90 + P90_DELAY_MAX;
+        if measured.iter().all(on_time) {
+            return;
+        }
+        rounds.push(measured);
+    }
+    panic!("{what}: one of ten is late in each round: {rounds:?}");
+}
 
 /// A stream each of whose events leaves when the test says so.
 fn gated(cue: &Cue) -> Reply {
@@ -36,11 +79,6 @@ async fn event_times(client: &Client, path: &str, cue: &Cue) -> Vec<Duration> {
     took
 }
 
-fn median(mut took: Vec<Duration>) -> Duration {
-    took.sort();
-    took[took.len() / 2]
-}
-
 /// A client that asks the upstream itself.
 fn direct(upstream: &Upstream) -> Client {
     Client::http1(upstream.address)
@@ -52,13 +90,12 @@ async fn the_median_event_is_not_kept() {
     let upstream = Upstream::always(gated(&cue)).await;
     let gateway = Gateway::over(&upstream).await;
     for client in [&gateway.http1, &gateway.h2c] {
-        let without = median(event_times(&direct(&upstream), "//v1/chat/completions", &cue).await);
-        let with = median(event_times(client, "/llm/chat/stream", &cue).await);
-        println!("an event: {with:?} with the gateway, {without:?} without");
-        assert!(
-            with < without + DELAY_MAX,
-            "{with:?} with the gateway, {without:?} without"
-        );
+        check_times("an event", DELAY_MAX, async || {
+            let without = event_times(&direct(&upstream), "//v1/chat/completions", &cue).await;
+            let with = event_times(client, "/llm/chat/stream", &cue).await;
+            vec![[Times::of(with), Times::of(without)]]
+        })
+        .await;
     }
     gateway.check_books().await;
 }
@@ -79,16 +116,15 @@ async fn the_median_first_event_and_the_median_burst_are_not_kept() {
             events.rest().await;
             whole.push(asked.elapsed());
         }
-        (median(first), median(whole))
+        [Times::of(first), Times::of(whole)]
     };
     for client in [&gateway.http1, &gateway.h2c] {
-        let without = times(&direct(&upstream), "//v1/chat/completions").await;
-        let with = times(client, "/llm/chat/stream").await;
-        println!("first event and burst: {with:?} with the gateway, {without:?} without");
-        assert!(
-            with.0 < without.0 + CALL_MAX && with.1 < without.1 + CALL_MAX,
-            "{with:?}, {without:?}"
-        );
+        check_times("the first event, and a burst", CALL_MAX, async || {
+            let without = times(&direct(&upstream), "//v1/chat/completions").await;
+            let with = times(client, "/llm/chat/stream").await;
+            vec![[with[0], without[0]], [with[1], without[1]]]
+        })
+        .await;
     }
 }
 
@@ -103,16 +139,15 @@ async fn the_median_whole_answer_is_not_kept() {
             client.post(path, request(SMALL)).await;
             took.push(asked.elapsed());
         }
-        median(took)
+        Times::of(took)
     };
     for client in [&gateway.http1, &gateway.h2c] {
-        let without = times(&direct(&upstream), "//v1/chat/completions").await;
-        let with = times(client, "/llm/chat").await;
-        println!("a whole answer: {with:?} with the gateway, {without:?} without");
-        assert!(
-            with < without + CALL_MAX,
-            "{with:?} with the gateway, {without:?} without"
-        );
+        check_times("a whole answer", CALL_MAX, async || {
+            let without = times(&direct(&upstream), "//v1/chat/completions").await;
+            let with = times(client, "/llm/chat").await;
+            vec![[with, without]]
+        })
+        .await;
     }
 }
 

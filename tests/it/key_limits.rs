@@ -1,6 +1,8 @@
 //! What a key may do and spend: its limits, its end users', its models and addresses, and what it is told of them.
 
+mod end_users;
 mod midnight;
+mod periods;
 
 use futures::future::join_all;
 use reqwest::Method;

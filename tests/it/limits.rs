@@ -2,7 +2,9 @@
 
 use bytes::Bytes;
 use serde_json::json;
+use tollgate::ledger::key_settings::KeySettings;
 use tollgate::pure::limits::LimitOverrides;
+use tollgate::pure::spend::{Reset, SpendLimit};
 
 use crate::bounds::on_both;
 use crate::chat::{request, streaming};
@@ -260,23 +262,56 @@ async fn calls_that_are_refused_for_credit_count_for_the_requests_of_their_key_o
     }
 }
 
+/// Whatever it was refused for at first: the credit, the quota, or a hard limit of the key's or its end user's.
 #[tokio::test]
 async fn a_call_that_is_refused_and_paid_once_its_prompt_is_counted_counts_as_one_request() {
     let upstream = Upstream::always(Reply::chat("Hi", 9, 1)).await;
     // The bound of the prompt is a token a byte: with the text counted it is a quarter of that.
-    let text = "four words of text ".repeat(1_000);
-    let body =
-        json!({ "model": SMALL, "messages": [{ "role": "user", "content": text }], "max_tokens": 10 }).to_string();
-    let credit = cost(SMALL, 12_000, 10).to_string();
-    let limits = json!({ "rpm": 3, "tpm": 100_000_000, "concurrency": 10 });
-    let setup = || {
-        Setup::over(&upstream)
-            .credit(&credit)
-            .conf(|conf| conf["tiers"]["pro"] = limits.clone())
+    let call = |times: usize| {
+        let messages = json!([{ "role": "user", "content": "four words of text ".repeat(times) }]);
+        json!({ "model": SMALL, "messages": messages, "max_tokens": 10, "user": "anna" }).to_string()
     };
-    for (gateway, _redis) in on_both(setup).await {
-        let answer = gateway.http1.post("/llm/chat", body.clone()).await.ok();
-        assert_eq!(answer.header("x-ratelimit-remaining-requests"), "2");
-        gateway.check_books().await;
+    let enough = cost(SMALL, 12_000, 10).normalize().to_string();
+    let limit = SpendLimit {
+        amount: enough.parse().unwrap(),
+        reset: Reset::Daily,
+    };
+    let of_key = KeySettings {
+        limit: Some(limit),
+        ..KeySettings::default()
+    };
+    let of_end_user = KeySettings {
+        end_user_limit: Some(limit),
+        ..KeySettings::default()
+    };
+    for (by, credit, quota, settings) in [
+        ("credit", enough.as_str(), "1000", KeySettings::default()),
+        ("quota", "100", enough.as_str(), KeySettings::default()),
+        ("key", "100", "1000", of_key),
+        ("end user", "100", "1000", of_end_user),
+    ] {
+        let tier = json!({ "rpm": 3, "tpm": 100_000_000, "concurrency": 10, "monthly_quota": quota });
+        let setup = || {
+            Setup::over(&upstream)
+                .credit(credit)
+                .conf(|conf| conf["tiers"]["pro"] = tier.clone())
+        };
+        for (gateway, _redis) in on_both(setup).await {
+            let spec = KeySpec {
+                settings: settings.clone(),
+                ..KeySpec::default()
+            };
+            let client = gateway.http1.with_key(&gateway.new_key(spec).await);
+            let answer = client.post("/llm/chat", call(1_000)).await.ok();
+            assert_eq!(answer.header("x-ratelimit-remaining-requests"), "2", "{by}");
+            assert_eq!(gateway.spent().await, cost(SMALL, 9, 1), "{by}");
+            // This one is too dear when it is counted, too.
+            let refused = client.post("/llm/chat", call(4_000)).await;
+            assert_eq!(refused.status, 402, "{by}: {}", refused.text());
+            assert_eq!(refused.header("x-ratelimit-remaining-requests"), "1", "{by}");
+            assert_eq!(gateway.spent().await, cost(SMALL, 9, 1), "{by}");
+            gateway.check_books().await;
+        }
     }
+    assert_eq!(upstream.seen().len(), 8);
 }
