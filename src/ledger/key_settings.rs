@@ -13,7 +13,7 @@ use crate::pure::limits::{LIMIT_MAX, LimitOverrides};
 use crate::pure::money::Credits;
 use crate::pure::policy::{DomainPattern, ModelPattern};
 use crate::pure::spend::{EndUserId, Reset, SpendLimit, SpendLimits};
-use crate::pure::time::Timestamp;
+use crate::pure::time::{SPAN_MS_MAX, Timestamp};
 
 /// A key's settings.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -192,7 +192,7 @@ pub(in crate::ledger) fn check_domains(domains: &[DomainPattern]) -> Result<(), 
 /// # Errors
 /// Says what it may not.
 pub(in crate::ledger) fn check_lifetime(expires_in_ms: Option<i64>) -> Result<(), String> {
-    match expires_in_ms.is_none_or(|ms| (1..=LIFETIME_MS_MAX).contains(&ms)) {
+    match expires_in_ms.is_none_or(|ms| (1..=SPAN_MS_MAX).contains(&ms)) {
         true => Ok(()),
         false => Err("a key or token expires in 1 millisecond to 36,500 days from now, or never".to_owned()),
     }
@@ -229,7 +229,7 @@ fn changed(
             let reset = reset.or(before.map(|limit| limit.reset)).unwrap_or_default();
             Ok(Some(SpendLimit { amount, reset }))
         }
-        (None, None) => Ok(None),
+        (None, None | Some(Reset::None)) => Ok(None),
         (None, Some(_)) => Err("there is no limit to reset: give the limit as well".to_owned()),
     }
 }
@@ -238,8 +238,6 @@ fn changed(
 const LABEL_CHARS_MAX: usize = 100;
 /// Most models, and most addresses, that a key lists.
 const LISTED_MAX: usize = 100;
-/// 36,500 days.
-const LIFETIME_MS_MAX: i64 = 36_500 * 86_400_000;
 
 #[cfg(test)]
 mod tests {
@@ -294,12 +292,7 @@ mod tests {
         let domains = |count| vec!["example.com".parse::<DomainPattern>().unwrap(); count];
         assert_eq!(check_domains(&domains(LISTED_MAX)), Ok(()));
         assert!(check_domains(&domains(LISTED_MAX + 1)).is_err());
-        for (ms, is_good) in [
-            (0, false),
-            (1, true),
-            (LIFETIME_MS_MAX, true),
-            (LIFETIME_MS_MAX + 1, false),
-        ] {
+        for (ms, is_good) in [(0, false), (1, true), (SPAN_MS_MAX, true), (SPAN_MS_MAX + 1, false)] {
             assert_eq!(check_lifetime(Some(ms)).is_ok(), is_good, "{ms}");
         }
         assert_eq!(check_lifetime(None), Ok(()));

@@ -47,6 +47,33 @@ async fn what_an_operator_makes_works_and_what_is_revoked_does_not() {
     }
 }
 
+/// What a key is shown with can be written back, as it is.
+#[tokio::test]
+async fn what_a_key_is_shown_with_changes_it_to_that() {
+    for ground in GROUNDS {
+        let desk = Desk::over(ground).await;
+        let weekly = json!({ "limit": "5", "limit_reset": "weekly" });
+        let none = json!({ "limit": null, "limit_reset": null, "end_user_limit": null, "end_user_limit_reset": null });
+        let made = desk
+            .admin("POST", "/v1/accounts/acme/keys", none.clone())
+            .await
+            .done(201);
+        let path = format!("/v1/keys/{}", made["id"].as_str().unwrap());
+        let shown = |key: &Value| {
+            ["limit", "limit_reset", "end_user_limit", "end_user_limit_reset"].map(|name| key[name].clone())
+        };
+        for (change, expected) in [
+            (none.clone(), json!([null, null, null, null])),
+            (weekly, json!(["5", "weekly", null, null])),
+            (json!({ "limit_reset": null }), json!(["5", "none", null, null])),
+            (none, json!([null, null, null, null])),
+        ] {
+            let key = desk.admin("PATCH", &path, change.clone()).await.done(200);
+            assert_eq!(json!(shown(&key)), expected, "{change} {ground:?}");
+        }
+    }
+}
+
 #[tokio::test]
 async fn a_command_is_answered_as_the_ledger_answers_it() {
     for ground in GROUNDS {

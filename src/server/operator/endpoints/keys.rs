@@ -15,7 +15,7 @@ use crate::pure::policy::{DomainPattern, ModelPattern};
 use crate::pure::spend::Reset;
 use crate::server::operator::answer::Answer;
 use crate::server::operator::call::{Call, expect};
-use crate::server::operator::fields::{KeyName, Lasting, RateLimit, given, present};
+use crate::server::operator::fields::{KeyName, Lifetime, RateLimit, given, present};
 use crate::server::operator::shown::{KeyShown, Page};
 
 #[derive(Deserialize)]
@@ -26,7 +26,7 @@ struct New {
     #[serde(default)]
     domains: Vec<DomainPattern>,
     #[serde(default)]
-    expires_in: Option<Lasting>,
+    expires_in: Option<Lifetime>,
     #[serde(default)]
     rpm: Option<RateLimit>,
     #[serde(default)]
@@ -37,11 +37,11 @@ struct New {
     label: Option<String>,
     #[serde(default)]
     limit: Option<Credits>,
-    #[serde(default, deserialize_with = "given")]
+    #[serde(default)]
     limit_reset: Option<Reset>,
     #[serde(default)]
     end_user_limit: Option<Credits>,
-    #[serde(default, deserialize_with = "given")]
+    #[serde(default)]
     end_user_limit_reset: Option<Reset>,
     #[serde(default)]
     models: Vec<ModelPattern>,
@@ -57,12 +57,12 @@ struct Change {
     label: Option<Option<String>>,
     #[serde(default, deserialize_with = "present")]
     limit: Option<Option<Credits>>,
-    #[serde(default, deserialize_with = "given")]
-    limit_reset: Option<Reset>,
+    #[serde(default, deserialize_with = "present")]
+    limit_reset: Option<Option<Reset>>,
     #[serde(default, deserialize_with = "present")]
     end_user_limit: Option<Option<Credits>>,
-    #[serde(default, deserialize_with = "given")]
-    end_user_limit_reset: Option<Reset>,
+    #[serde(default, deserialize_with = "present")]
+    end_user_limit_reset: Option<Option<Reset>>,
     #[serde(default, deserialize_with = "given")]
     models: Option<Vec<ModelPattern>>,
     #[serde(default, deserialize_with = "given")]
@@ -73,7 +73,7 @@ struct Change {
 #[serde(deny_unknown_fields)]
 struct Rotation {
     /// For how long the old key holds on.
-    overlap: Lasting,
+    overlap: Lifetime,
 }
 
 pub(in crate::server::operator) async fn create(call: &Call<'_>) -> Result<Answer, OperatorError> {
@@ -99,7 +99,7 @@ pub(in crate::server::operator) async fn create(call: &Call<'_>) -> Result<Answe
         account,
         tier: new.tier,
         domains: new.domains,
-        expires_in_ms: new.expires_in.map(Lasting::above_zero).transpose().map_err(bad)?,
+        expires_in_ms: new.expires_in.map(Lifetime::above_zero).transpose().map_err(bad)?,
         limits,
         settings: Box::new(settings),
     };
@@ -114,7 +114,7 @@ pub(in crate::server::operator) async fn list(call: &Call<'_>) -> Result<Answer,
         AdminReply::Keys { keys } => Some(keys),
         _ => None,
     })?;
-    let now = call.desk.ledger().now();
+    let now = call.api.ledger().now();
     Ok(Answer::json(&Page {
         data: keys.into_iter().map(|record| KeyShown::of(record, now)).collect(),
         next: None,
@@ -127,9 +127,9 @@ pub(in crate::server::operator) async fn change(call: &Call<'_>) -> Result<Answe
     let change = KeyChange {
         label: change.label.map(Option::unwrap_or_default),
         limit: change.limit.map(amount),
-        limit_reset: change.limit_reset,
+        limit_reset: change.limit_reset.map(Option::unwrap_or_default),
         end_user_limit: change.end_user_limit.map(amount),
-        end_user_limit_reset: change.end_user_limit_reset,
+        end_user_limit_reset: change.end_user_limit_reset.map(Option::unwrap_or_default),
         models: change.models,
         addresses: change.addresses,
     };
@@ -160,13 +160,13 @@ pub(in crate::server::operator) async fn rotate(call: &Call<'_>) -> Result<Answe
 async fn made(call: &Call<'_>, op: AdminOp, key: &ApiKey) -> Result<Answer, OperatorError> {
     let record = expect(call.run(op).await?, record)?;
     let place = format!("/v1/keys/{}", record.id);
-    let shown = KeyShown::of(record, call.desk.ledger().now()).revealing(key.reveal());
+    let shown = KeyShown::of(record, call.api.ledger().now()).revealing(key.reveal());
     Ok(Answer::json(&shown).created(&place))
 }
 
 async fn shown(call: &Call<'_>, op: AdminOp) -> Result<Answer, OperatorError> {
     let record = expect(call.run(op).await?, record)?;
-    Ok(Answer::json(&KeyShown::of(record, call.desk.ledger().now())))
+    Ok(Answer::json(&KeyShown::of(record, call.api.ledger().now())))
 }
 
 fn record(reply: AdminReply) -> Option<KeyRecord> {
