@@ -11,6 +11,7 @@ pub mod mistakes;
 mod network;
 mod operator;
 mod provider;
+mod range;
 mod raw;
 mod receipts;
 mod remote;

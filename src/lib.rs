@@ -45,9 +45,10 @@
 //!
 //! - `pure` imports nothing of this crate but `pure`: no tokio, no Pingora, no file, socket, clock or float. Held by a build without the
 //!   feature `serve`, and by `tests/tidy`, which also holds the direction of all other imports.
-//! - Only [`pure::policy`] makes a `Permit`: its fields are private. Only `access::admit` asks for a `Hold` (and the demo, for a day of invented calls before its gateway runs); only `billing::settle`, or a
-//!   recovery of what a dead process left, resolves one, and every way a request can end leads there: an answer, a failure, a client that
-//!   left, a dropped task. A `Hold` is taken by value, and one that is dropped gives its credit back (`tests/it/holds.rs`).
+//! - Only [`pure::policy`] makes a `Permit`: its fields are private. Only `access::admit` asks for a `Hold`. Only `billing::settle` and a
+//!   recovery of what a dead process left debit one (the demo does both, for a day of invented calls before its gateway runs), and `access`
+//!   releases the hold of a call that is not sent after all. Every way a call can end leads to `billing::settle`: an answer, a failure, a
+//!   client that left, a dropped task. A `Hold` is taken by value, and one that is dropped gives its credit back (`tests/it/holds.rs`).
 //! - The journal comes first: an entry before a hold, the call's number and the tokens before they are sent, the debit before the ledger
 //!   hears of it; an entry is freed once the ledger has it for good. Held by the kills and restores of `tests/it/faults`.
 //! - A number moves the balance once ([`pure::numbers`]). Held by an exhaustive search over its rules, and by histories on both stores.

@@ -3,11 +3,11 @@
 use std::net::SocketAddr;
 use std::str::FromStr;
 
-use crate::ledger::admin::credits::CreditKind;
 use crate::pure::ids::KeyId;
 use crate::pure::limits::LIMIT_MAX;
 use crate::pure::money::Credits;
-use crate::pure::time::{Day, Period};
+use crate::pure::operator::is_public_id;
+use crate::pure::time::{Day, Period, SpanError, parse_span};
 
 /// A length of time from now, in milliseconds; above 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,25 +33,13 @@ impl FromStr for Lifetime {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Lifetime, String> {
-        let bad = || format!("{text:?} is not a time such as 30d, 12h, 90m or 45s");
-        let unit = text.chars().next_back().ok_or_else(bad)?;
-        let digits = text.strip_suffix(unit).unwrap_or_default();
-        let unit_millis: i64 = match unit {
-            'd' => 86_400_000,
-            'h' => 3_600_000,
-            'm' => 60_000,
-            's' => 1_000,
-            _ => return Err(bad()),
-        };
-        if digits.is_empty() || !digits.bytes().all(|b| b.is_ascii_digit()) {
-            return Err(bad());
-        }
-        let count: Option<i64> = digits.parse().ok();
-        let millis = count.and_then(|count| count.checked_mul(unit_millis));
-        match millis.filter(|millis| *millis <= LIFETIME_MILLIS_MAX) {
-            Some(0) => Err("the time must be above 0".to_owned()),
-            Some(millis) => Ok(Lifetime { millis }),
-            None => Err("the time is longer than 36500d; leave it out for a key that does not expire".to_owned()),
+        match parse_span(text) {
+            Ok(0) => Err("the time must be above 0".to_owned()),
+            Ok(millis) => Ok(Lifetime { millis }),
+            Err(SpanError::Malformed) => Err(format!("{text:?} is not a time such as 30d, 12h, 90m or 45s")),
+            Err(SpanError::TooLong) => {
+                Err("the time is longer than 36500d; leave it out for a key that does not expire".to_owned())
+            }
         }
     }
 }
@@ -105,11 +93,6 @@ pub(super) fn change(text: &str) -> Result<Credits, String> {
     Ok(amount)
 }
 
-/// What a credit entry is.
-pub(super) fn shown_kind(text: &str) -> Result<CreditKind, String> {
-    text.parse()
-}
-
 /// A name and its value for an account's metadata; an empty value takes the name away.
 pub(super) fn metadata(text: &str) -> Result<(String, Option<String>), String> {
     match text.split_once('=') {
@@ -143,9 +126,9 @@ pub(super) fn address(text: &str) -> Result<SocketAddr, String> {
 
 /// A key's id.
 pub(super) fn key_id(text: &str) -> Result<KeyId, String> {
-    let digits = text.strip_prefix("key_").unwrap_or_default();
-    if digits.len() == 16 && digits.bytes().all(|b| b.is_ascii_hexdigit()) {
-        return Ok(KeyId::from(text.to_ascii_lowercase()));
+    let id = text.to_ascii_lowercase();
+    if is_public_id("key_", &id) {
+        return Ok(KeyId::from(id));
     }
     Err("that is not the id of a key: key_ and 16 hexadecimal digits".to_owned())
 }
@@ -157,12 +140,11 @@ pub(super) fn day(text: &str) -> Result<Day, String> {
 
 /// Where help lists what goes with every command.
 pub(super) const EVERYWHERE: &str = "With every command";
-/// 36500 days.
-const LIFETIME_MILLIS_MAX: i64 = 36_500 * 86_400_000;
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::pure::time::SPAN_MS_MAX;
 
     #[test]
     fn lifetimes() {
@@ -171,7 +153,7 @@ mod tests {
             ("12h", 43_200_000),
             ("90m", 5_400_000),
             ("45s", 45_000),
-            ("036500d", LIFETIME_MILLIS_MAX),
+            ("036500d", SPAN_MS_MAX),
         ];
         for (text, millis) in good {
             assert_eq!(text.parse(), Ok(Lifetime { millis }), "{text}");

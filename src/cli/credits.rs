@@ -3,7 +3,7 @@
 use clap::{Args, Subcommand};
 use serde::Serialize;
 
-use super::arguments::{amount, change, shown_kind};
+use super::arguments::{amount, change};
 use super::failure::Failure;
 use super::ledger::ask;
 use super::output::{Align, Answer, Format, Show, Table};
@@ -47,7 +47,7 @@ pub(super) struct AddArgs {
     #[arg(long)]
     reference: String,
     /// What it is: top_up, bonus, correction or refund
-    #[arg(long, default_value = "top_up", value_parser = shown_kind)]
+    #[arg(long, default_value = "top_up")]
     kind: CreditKind,
     /// A word on it, at most 500 bytes
     #[arg(long, value_name = "TEXT")]
@@ -65,7 +65,7 @@ pub(super) struct CorrectArgs {
     #[arg(long)]
     reference: String,
     /// What it is: correction or refund
-    #[arg(long, default_value = "correction", value_parser = shown_kind)]
+    #[arg(long, default_value = "correction")]
     kind: CreditKind,
     /// A word on it, at most 500 bytes
     #[arg(long, value_name = "TEXT")]

@@ -10,7 +10,7 @@ mod simulated;
 mod traffic;
 
 use std::io::ErrorKind;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -36,6 +36,7 @@ use crate::pure::catalogue::Purpose;
 use crate::pure::ids::{AccountId, ApiKey, KeyId, Tier, hex};
 use crate::pure::money::Credits;
 use crate::server::open::StartError;
+use crate::server::socket::reachable;
 
 #[derive(Debug, Args)]
 #[command(
@@ -215,17 +216,6 @@ fn addresses(wanted: Option<SocketAddr>) -> Result<(SocketAddr, [SocketAddr; 2])
     ))
 }
 
-/// The address by which this machine reaches a listener.
-fn reachable(mut address: SocketAddr) -> SocketAddr {
-    if address.ip().is_unspecified() {
-        address.set_ip(match address {
-            SocketAddr::V4(_) => IpAddr::V4(Ipv4Addr::LOCALHOST),
-            SocketAddr::V6(_) => IpAddr::V6(Ipv6Addr::LOCALHOST),
-        });
-    }
-    address
-}
-
 /// The shipped configuration, when this environment has a credential that it can show something with.
 fn real(layout: &Layout, environment: Environment) -> Result<Option<Config>, Failure> {
     let shown = |variable: &&str| environment(variable).is_some_and(|value| !value.trim().is_empty());
@@ -263,13 +253,7 @@ pub(super) fn running_here() -> Option<PathBuf> {
 /// Whether a demo that runs in this folder listens there.
 pub(super) fn has(address: SocketAddr) -> bool {
     let config = running_here().and_then(|conf| Config::load(&conf).ok());
-    config.is_some_and(|config| {
-        let operator = config.operator.iter().map(|operator| operator.address);
-        [config.listen, config.admin_listen]
-            .into_iter()
-            .chain(operator)
-            .any(|own| own == address)
-    })
+    config.is_some_and(|config| config.listen_addresses().any(|own| own == address))
 }
 
 /// The account with its credit, made at the first start, and its key: the one of the last start while that is still there and good.

@@ -63,12 +63,12 @@ pub(super) fn json_line(shown: &impl Serialize) -> Result<String, Failure> {
     Ok(text)
 }
 
-/// `name  value` lines with the values under each other.
+/// `name  value` lines with the values under each other; each value is a line, written as by [`plain`].
 pub(super) fn facts(facts: &[(&str, String)]) -> String {
     let width = facts.iter().map(|(name, _)| name.len()).max().unwrap_or(0);
     let mut text = String::new();
     for (name, value) in facts {
-        line(&mut text, format_args!("{name:width$}  {value}"));
+        line(&mut text, format_args!("{name:width$}  {}", plain(value)));
     }
     text
 }
@@ -80,13 +80,16 @@ pub(super) fn line(text: &mut String, arguments: std::fmt::Arguments<'_>) {
     text.push('\n');
 }
 
-/// The text with every control character written out: what somebody sent must not steer a terminal.
+/// The text with every character written out that a terminal would obey, or by which it turns the order of what follows: what somebody
+/// sent must not steer a terminal.
 pub(super) fn plain(text: &str) -> String {
-    let each = |c: char| match c.is_control() {
-        true => c.escape_default().collect::<String>(),
-        false => c.to_string(),
-    };
-    text.chars().map(each).collect()
+    text.chars()
+        .flat_map(|c| match c {
+            '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' => c.escape_default().collect(),
+            c if c.is_control() => c.escape_default().collect::<Vec<char>>(),
+            c => vec![c],
+        })
+        .collect()
 }
 
 /// `1 call`, `2 calls`.
@@ -188,6 +191,19 @@ mod tests {
         let mut table = Table::new(&[("A", Align::Left), ("B", Align::Right)]);
         table.row(vec!["\u{1b}[2Jx".into(), "\u{9b}1\r\n".into()]);
         assert_eq!(table.text(), "A                     B\n\\u{1b}[2Jx  \\u{9b}1\\r\\n\n");
+    }
+
+    /// A note of an account that turns the order of what follows, or clears the screen.
+    #[test]
+    fn neither_a_cell_nor_a_fact_turns_the_order_of_what_follows() {
+        let note = "\u{202e}lamina\u{2069}";
+        let mut table = Table::new(&[("A", Align::Left)]);
+        table.row(vec![note.into()]);
+        assert_eq!(table.text(), "A\n\\u{202e}lamina\\u{2069}\n");
+        assert_eq!(
+            facts(&[("note", format!("{note}\u{1b}[2J"))]),
+            "note  \\u{202e}lamina\\u{2069}\\u{1b}[2J\n"
+        );
     }
 
     #[test]

@@ -36,11 +36,7 @@ pub(super) struct ServeArgs {
 pub(super) fn run(args: &ServeArgs, config: Config) -> Result<Answer, Failure> {
     let start = if args.upgrade { Start::Upgrade } else { Start::Fresh };
     let successor = super::process::program().map(|program| Successor::new(program, successor_arguments(&config)));
-    let operator = config.operator.iter().map(|operator| operator.address);
-    let addresses: Vec<SocketAddr> = [config.listen, config.admin_listen]
-        .into_iter()
-        .chain(operator)
-        .collect();
+    let addresses: Vec<SocketAddr> = config.listen_addresses().collect();
     serve(config, environment, start, successor)
         .map_err(|error| Failure::new(with_demo(error.to_string(), &addresses)))?;
     Ok(Answer::default())

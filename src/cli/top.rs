@@ -16,6 +16,7 @@ use super::arguments;
 use super::failure::Failure;
 use super::output::{Answer, Format};
 use crate::pure::money::Credits;
+use crate::server::socket::reachable;
 
 #[derive(Debug, Args)]
 #[command(
@@ -355,18 +356,6 @@ fn pico(amount: &RawValue) -> i128 {
         .get()
         .parse::<Credits>()
         .map_or(0, |credits| i128::from(credits.pico()))
-}
-
-/// An address that listens everywhere is asked on loopback.
-fn reachable(address: SocketAddr) -> SocketAddr {
-    let mut address = address;
-    if address.ip().is_unspecified() {
-        address.set_ip(match address {
-            SocketAddr::V4(_) => std::net::Ipv4Addr::LOCALHOST.into(),
-            SocketAddr::V6(_) => std::net::Ipv6Addr::LOCALHOST.into(),
-        });
-    }
-    address
 }
 
 const WAIT_MAX: Duration = Duration::from_secs(5);

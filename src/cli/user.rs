@@ -27,12 +27,12 @@ fn uid_of(status: &str) -> Option<u32> {
 fn name_of(uid: Option<u32>, users: &str, environment: &dyn Fn(&str) -> Option<String>) -> String {
     let known = uid.and_then(|uid| user_of(uid, users));
     let mut name = match (known, uid) {
-        (Some(known), _) => plain(known),
+        (Some(known), _) => log_name(known),
         (None, Some(uid)) => format!("uid {uid}"),
         (None, None) => "unknown".to_owned(),
     };
     let other = |variable: &str| {
-        let said = plain(environment(variable)?.trim());
+        let said = log_name(environment(variable)?.trim());
         (!said.is_empty() && said != name).then(|| format!(" ({variable} {said})"))
     };
     let added = ["SUDO_USER", "USER", "LOGNAME"].into_iter().find_map(other);
@@ -51,7 +51,7 @@ fn user_of(uid: u32, users: &str) -> Option<&str> {
 }
 
 /// A name as the log takes it.
-fn plain(name: &str) -> String {
+fn log_name(name: &str) -> String {
     name.chars().filter(|c| !c.is_control()).take(NAME_CHARS_MAX).collect()
 }
 

@@ -7,12 +7,13 @@ use std::time::Duration;
 
 use super::error::nearest;
 use super::provider::checked_provider;
+use super::range::within;
 use super::raw::{Raw, RawRefresh, RawTier, RawTiers, RawTimeouts};
 use super::{
     AccessLog, BodyMemoryLimits, Config, Network, Provider, Refresh, TierRules, Timeouts, idempotency, operator,
     receipts, store, stripe, traces, wallet, webhooks,
 };
-use crate::pure::limits::Limits;
+use crate::pure::limits::{LIMIT_MAX, Limits};
 use crate::pure::money::Credits;
 
 pub(super) fn checked(
@@ -26,15 +27,8 @@ pub(super) fn checked(
             "base_path: {base_path:?} must begin with / and be a plain path"
         ));
     }
-    if !(1..=256).contains(&raw.threads) {
-        return Err(format!("threads: {} is not from 1 to 256", raw.threads));
-    }
-    if !(1024..=1 << 30).contains(&raw.body_bytes_max) {
-        return Err(format!(
-            "body_bytes_max: {} is not from 1024 to 1073741824",
-            raw.body_bytes_max
-        ));
-    }
+    within("threads", raw.threads, 1..=256)?;
+    within("body_bytes_max", raw.body_bytes_max, 1024..=1 << 30)?;
     let (listen, admin_listen) = (
         address("listen", &raw.listen)?,
         address("admin_listen", &raw.admin_listen)?,
@@ -135,16 +129,11 @@ pub(super) fn checked(
 
 /// A time that may be 0.
 fn seconds(key: &str, value: u64, max: u64) -> Result<Duration, String> {
-    if value > max {
-        return Err(format!("{key}: {value} is not from 0 to {max}"));
-    }
-    Ok(Duration::from_secs(value))
+    within(key, value, 0..=max).map(Duration::from_secs)
 }
 
 fn checked_gathering(one: usize, all: usize) -> Result<(), String> {
-    if !(1024..=1 << 30).contains(&one) {
-        return Err(format!("whole_answer_bytes_max: {one} is not from 1024 to 1073741824"));
-    }
+    within("whole_answer_bytes_max", one, 1024..=1 << 30)?;
     if !(one..=1 << 36).contains(&all) {
         return Err(format!(
             "gathered_bytes_max: {all} is not from whole_answer_bytes_max, {one}, to 68719476736"
@@ -192,12 +181,7 @@ fn checked_refresh(
             raw.provider
         ));
     }
-    if !(1..=525_600).contains(&raw.every_minutes) {
-        return Err(format!(
-            "catalogue_refresh.every_minutes: {} is not from 1 to 525600",
-            raw.every_minutes
-        ));
-    }
+    within("catalogue_refresh.every_minutes", raw.every_minutes, 1..=525_600)?;
     Ok(Refresh {
         provider: raw.provider,
         rules: raw.rules.unwrap_or_else(usual_rules),
@@ -224,8 +208,8 @@ fn checked_tiers(raw: &RawTiers) -> Result<[TierRules; 4], String> {
         if [limits.rpm, limits.tpm, limits.concurrency].contains(&0) {
             return Err(format!("tiers.{name}: a limit must be at least 1"));
         }
-        if limits.rpm.max(limits.tpm).max(limits.concurrency) > 1 << 53 {
-            return Err(format!("tiers.{name}: a limit is too large"));
+        if limits.rpm.max(limits.tpm).max(limits.concurrency) > LIMIT_MAX {
+            return Err(format!("tiers.{name}: a limit is at most {LIMIT_MAX}"));
         }
         let monthly_quota = raw
             .monthly_quota
@@ -245,11 +229,7 @@ fn checked_tiers(raw: &RawTiers) -> Result<[TierRules; 4], String> {
 
 fn checked_timeouts(raw: &RawTimeouts) -> Result<Timeouts, String> {
     let millis = |name: &str, value: u64| {
-        if (1..=86_400_000).contains(&value) {
-            Ok(Duration::from_millis(value))
-        } else {
-            Err(format!("timeouts.{name}: {value} is not from 1 to 86400000"))
-        }
+        within(format_args!("timeouts.{name}"), value, 1..=86_400_000).map(Duration::from_millis)
     };
     Ok(Timeouts {
         connect: millis("connect_ms", raw.connect_ms)?,

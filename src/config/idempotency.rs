@@ -2,6 +2,8 @@
 
 use serde::Deserialize;
 
+use super::range::within;
+
 /// What is kept of calls with an `Idempotency-Key`, for 24 hours.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Idempotency {
@@ -42,17 +44,16 @@ pub(super) struct RawIdempotency {
 /// What was written, checked.
 pub(super) fn checked(raw: &RawIdempotency) -> Result<Idempotency, String> {
     let default = Idempotency::default();
-    let within = |name: &str, value: Option<u64>, default: u64, (min, max): (u64, u64)| match value.unwrap_or(default) {
-        value if (min..=max).contains(&value) => Ok(value),
-        value => Err(format!("idempotency.{name}: {value} is not from {min} to {max}")),
+    let figure = |name: &str, value: Option<u64>, default: u64, (min, max): (u64, u64)| {
+        within(format_args!("idempotency.{name}"), value.unwrap_or(default), min..=max)
     };
-    let answer = within(
+    let answer = figure(
         "answer_bytes_max",
         raw.answer_bytes_max,
         default.answer_bytes_max,
         (1_024, ANSWER_MAX),
     )?;
-    let per_key = within(
+    let per_key = figure(
         "bytes_per_key_max",
         raw.bytes_per_key_max,
         default.bytes_per_key_max.max(answer),
@@ -62,13 +63,13 @@ pub(super) fn checked(raw: &RawIdempotency) -> Result<Idempotency, String> {
         store_answers: raw.store_answers.unwrap_or(default.store_answers),
         answer_bytes_max: answer,
         bytes_per_key_max: per_key,
-        bytes_max: within(
+        bytes_max: figure(
             "bytes_max",
             raw.bytes_max,
             default.bytes_max.max(per_key),
             (per_key, BYTES_MAX),
         )?,
-        keys_per_key_max: within(
+        keys_per_key_max: figure(
             "keys_per_key_max",
             raw.keys_per_key_max,
             default.keys_per_key_max,

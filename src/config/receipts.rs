@@ -4,6 +4,8 @@ use std::path::PathBuf;
 
 use serde::Deserialize;
 
+use super::range::within;
+
 /// Receipts: what is kept of each call that was billed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Receipts {
@@ -44,9 +46,8 @@ pub(super) struct RawReceipts {
 /// What was written, checked.
 pub(super) fn checked(raw: RawReceipts) -> Result<Receipts, String> {
     let default = Receipts::default();
-    let within = |name: &str, value: Option<u32>, default: u32, max: u32| match value.unwrap_or(default) {
-        value if value <= max => Ok(value),
-        value => Err(format!("receipts.{name}: {value} is not from 0 to {max}")),
+    let up_to = |name: &str, value: Option<u32>, default: u32, max: u32| {
+        within(format_args!("receipts.{name}"), value.unwrap_or(default), 0..=max)
     };
     if raw.files.as_ref().is_some_and(|folder| folder.as_os_str().is_empty()) {
         return Err("receipts.files: it must be a folder's path".to_owned());
@@ -55,22 +56,18 @@ pub(super) fn checked(raw: RawReceipts) -> Result<Receipts, String> {
         return Err("receipts.files_keep_days: it says nothing without receipts.files".to_owned());
     }
     let bytes_max = raw.bytes_max.unwrap_or(default.bytes_max);
-    if !(BYTES_MIN..=BYTES_MAX).contains(&bytes_max) {
-        return Err(format!(
-            "receipts.bytes_max: {bytes_max} is not from {BYTES_MIN} to {BYTES_MAX}"
-        ));
-    }
+    within("receipts.bytes_max", bytes_max, BYTES_MIN..=BYTES_MAX)?;
     Ok(Receipts {
         bytes_max,
-        keep_days: within("keep_days", raw.keep_days, default.keep_days, DAYS_MAX)?,
-        per_account_max: within(
+        keep_days: up_to("keep_days", raw.keep_days, default.keep_days, DAYS_MAX)?,
+        per_account_max: up_to(
             "per_account_max",
             raw.per_account_max,
             default.per_account_max,
             EACH_MAX,
         )?,
         files: raw.files,
-        files_keep_days: within(
+        files_keep_days: up_to(
             "files_keep_days",
             raw.files_keep_days,
             default.files_keep_days,

@@ -234,6 +234,18 @@ pub struct TlsFiles {
 }
 
 impl Config {
+    /// Where operators' programs and the console are answered, if anywhere.
+    pub fn operator_address(&self) -> Option<SocketAddr> {
+        self.operator.as_ref().map(|operator| operator.address)
+    }
+
+    /// All addresses that the gateway listens on: for clients, for health and metrics, for operators.
+    pub fn listen_addresses(&self) -> impl Iterator<Item = SocketAddr> {
+        [self.listen, self.admin_listen]
+            .into_iter()
+            .chain(self.operator_address())
+    }
+
     /// Whether a receipt of each call is written anywhere.
     pub fn keeps_receipts(&self) -> bool {
         let in_ledger = match self.store {

@@ -17,7 +17,7 @@ use super::billing::meter::Meter;
 use super::billing::settle::Settler;
 use super::shutdown::InFlight;
 use super::snapshot::Snapshot;
-use super::transport::drain_permit::DrainPermit;
+use super::upstream::drain_permit::DrainPermit;
 use super::upstream::targets::Candidate;
 use super::upstream::verdict::Verdict;
 use crate::pure::charge::Ceiling;

@@ -8,6 +8,7 @@ pub(crate) mod admission;
 pub(crate) mod api;
 pub(crate) mod billing;
 pub(crate) mod context;
+pub(crate) mod media_type;
 pub(crate) mod mount;
 pub(crate) mod recorder;
 pub(crate) mod shutdown;
@@ -190,7 +191,7 @@ impl ProxyHttp for Tollgate {
 }
 
 impl Carried for Tollgate {
-    /// Nothing of the client's request leaves but what `forward` writes.
+    /// Nothing of the client's request leaves but what `upstream::request` writes.
     fn upstream_request(&self, _session: &Session, _ctx: &mut Self::CTX) -> RequestHeader {
         crate::gateway::upstream::request::blank_request()
     }

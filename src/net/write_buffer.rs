@@ -2,7 +2,7 @@
 //! request to an upstream, whose body follows at once. All else leaves at once, for Pingora flushes no body of a known length before its
 //! end; only when a client takes no more does the piece after a head wait for the next.
 //!
-//! HeadLimit is taken only until the flush: of many open streams most are idle, and an idle one has none.
+//! Memory is taken only until the flush: of many open streams most are idle, and an idle one has none.
 
 use std::io::{self, IoSlice};
 use std::pin::Pin;
@@ -231,7 +231,7 @@ impl WriteBuffer {
 
 /// Most bytes that are gathered before they are sent: enough for a head and a usual whole answer.
 const GATHERED_MAX: usize = 16 << 10;
-/// HeadLimit that is taken at first, in bytes: a head and a short answer.
+/// What is allocated at first, in bytes: a head and a short answer.
 const FIRST_ROOM: usize = 2 << 10;
 /// What the head of an answer begins with (RFC 9112 section 4).
 const ANSWER: &[u8] = b"HTTP/1.";

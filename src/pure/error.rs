@@ -1,6 +1,6 @@
 //! Every refusal and failure a caller can see, and the one table that turns it into HTTP.
 //!
-//! The only file that names HTTP status numbers. Whatever a caller branches on is a variant here.
+//! The only module that names HTTP status numbers. Whatever a caller branches on is a variant here.
 
 use serde::Serialize;
 use serde_json::json;
@@ -9,10 +9,12 @@ mod credit;
 pub mod operator;
 pub mod provider_words;
 mod stopped;
+mod stream;
 
 pub use self::credit::{AccountShortage, SpendShortage};
 use self::credit::{account_short, credits, quota_exceeded, spent};
 pub use self::stopped::AccountStop;
+pub use self::stream::{STREAM_FAILED, STREAM_WITHOUT_LEDGER};
 
 use super::idempotency::KeyRefusal;
 use super::money::Credits;
@@ -249,6 +251,12 @@ impl ApiError {
     pub const STOPPING: ApiError = ApiError::Unavailable {
         message: "The gateway is stopping.",
         retry_after_secs: 1,
+    };
+
+    /// What comes when the ledger cannot be asked: never "allowed".
+    pub const LEDGER_UNREACHABLE: ApiError = ApiError::Unavailable {
+        message: "The ledger cannot be reached right now.",
+        retry_after_secs: 2,
     };
 
     /// What comes when an account asks for reports faster than they are made.

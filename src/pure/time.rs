@@ -51,6 +51,40 @@ pub enum Days {
     },
 }
 
+/// Why a text is no length of time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SpanError {
+    /// Not digits and one of `d`, `h`, `m` and `s`.
+    Malformed,
+    /// Longer than [`SPAN_MS_MAX`].
+    TooLong,
+}
+
+/// The longest length of time that anybody may ask for, in milliseconds: 36,500 days.
+pub const SPAN_MS_MAX: i64 = 36_500 * MILLIS_PER_DAY;
+
+/// A length of time such as `30d`, `12h`, `90m` or `45s`, in milliseconds: from 0 to [`SPAN_MS_MAX`].
+///
+/// # Errors
+/// For any other text.
+pub fn parse_span(text: &str) -> Result<i64, SpanError> {
+    let unit = text.chars().next_back().ok_or(SpanError::Malformed)?;
+    let digits = text.strip_suffix(unit).unwrap_or_default();
+    let unit_millis: i64 = match unit {
+        'd' => MILLIS_PER_DAY,
+        'h' => 3_600_000,
+        'm' => 60_000,
+        's' => 1_000,
+        _ => return Err(SpanError::Malformed),
+    };
+    if digits.is_empty() || !digits.bytes().all(|byte| byte.is_ascii_digit()) {
+        return Err(SpanError::Malformed);
+    }
+    let count: Option<i64> = digits.parse().ok();
+    let millis = count.and_then(|count| count.checked_mul(unit_millis));
+    millis.filter(|millis| *millis <= SPAN_MS_MAX).ok_or(SpanError::TooLong)
+}
+
 impl Timestamp {
     /// The UTC day.
     pub fn day(self) -> Day {

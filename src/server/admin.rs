@@ -20,13 +20,14 @@ use pingora::protocols::l4::stream::Stream as L4Stream;
 use tokio::net::TcpStream;
 use tokio::sync::watch;
 
-use super::admin_connections::Connections;
+use super::admin_connections::AdminConnections;
 use super::admin_host::{NOT_OURS, is_ours};
 use super::audit_task::Audited;
-use super::place::{Place, send_at_once};
-use super::systemd::reachable;
+use super::pending_listener::{PendingListener, accepted};
+use super::socket::reachable;
 use crate::clock::Clock;
 use crate::gateway::access::body_memory::BodyMemory;
+use crate::gateway::media_type::{HTML, JSON};
 use crate::gateway::shutdown::Lifecycle;
 use crate::gateway::snapshot::Snapshot;
 use crate::ledger::Ledger;
@@ -63,12 +64,12 @@ impl Admin {
         exposition::page(&self.telemetry.figures(), &self.gauges())
     }
 
-    /// Serves at a place that was bound until the process ends.
+    /// Serves at `listener` until the process ends.
     ///
     /// # Errors
     /// When the thread cannot be started.
-    pub(crate) fn listen(self: Arc<Admin>, place: Place) -> std::io::Result<()> {
-        place.serve("admin", async move |listener| self.serve_on(listener).await)
+    pub(crate) fn listen(self: Arc<Admin>, listener: PendingListener) -> std::io::Result<()> {
+        listener.serve("admin", async move |listener| self.serve_on(listener).await)
     }
 
     /// Serves connections of `listener`, each in a task of its own, until another process takes over.
@@ -78,7 +79,7 @@ impl Admin {
 
     async fn serve_on(self: Arc<Admin>, listener: tokio::net::TcpListener) {
         let mut handed_over = self.life.handed_over();
-        let (app, connections) = (self, Arc::new(Connections::of_admin()));
+        let (app, connections) = (self, Arc::new(AdminConnections::of_admin()));
         #[expect(
             clippy::disallowed_methods,
             reason = "it ends with the listener, which it holds weakly, and has nothing to lose"
@@ -86,25 +87,12 @@ impl Admin {
         tokio::spawn(sample(Arc::downgrade(&app)));
         // Pingora's own stop is nothing to this listener.
         let (_running, stopping) = watch::channel(false);
-        loop {
-            let accepted = tokio::select! {
-                accepted = listener.accept() => accepted,
-                _ = handed_over.wait_for(|handed| *handed) => return,
-            };
-            let (socket, peer) = match accepted {
-                Ok(accepted) => accepted,
-                Err(error) => {
-                    log::warn!("the admin listener cannot accept: {error}");
-                    tokio::time::sleep(ACCEPT_PAUSE).await;
-                    continue;
-                }
-            };
-            send_at_once(&socket);
+        while let Some((socket, peer)) = accepted("admin_listen", &listener, &mut handed_over).await {
             // One makes room, for none of them works for an operator.
-            let Some(place) = connections.enter(peer.ip(), false) else {
+            let Some(permit) = connections.enter(peer.ip(), false) else {
                 continue;
             };
-            let (app, stopping, number) = (Arc::clone(&app), stopping.clone(), place.number());
+            let (app, stopping, number) = (Arc::clone(&app), stopping.clone(), permit.number());
             #[expect(
                 clippy::disallowed_methods,
                 reason = "an answer of the admin listener has nothing to lose"
@@ -114,7 +102,7 @@ impl Admin {
                 while let Some(stream) = next {
                     let answered = tokio::time::timeout(ANSWERED_WITHIN, app.process_new(stream, &stopping));
                     next = answered.await.ok().flatten();
-                    place.answered();
+                    permit.answered();
                 }
             });
             connections.runs(number, served.abort_handle());
@@ -257,8 +245,6 @@ fn answer(status: StatusCode, kind: HeaderValue, body: impl Into<Vec<u8>>) -> Re
 }
 
 const PLAIN: HeaderValue = HeaderValue::from_static("text/plain; charset=utf-8");
-const HTML: HeaderValue = HeaderValue::from_static("text/html; charset=utf-8");
-const JSON: HeaderValue = HeaderValue::from_static("application/json");
 /// The status page: one file, which asks for `status.json`.
 const PAGE: &str = include_str!("status.html");
 /// How long the listener of clients may take to accept this process' own connection.
@@ -267,4 +253,3 @@ const SAMPLE_EVERY: Duration = Duration::from_secs(5);
 const METRICS: HeaderValue = HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8");
 /// From the beginning of a connection, or from its last answer, to the next answer's end.
 const ANSWERED_WITHIN: Duration = Duration::from_secs(60);
-const ACCEPT_PAUSE: Duration = Duration::from_millis(100);

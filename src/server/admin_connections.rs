@@ -16,7 +16,7 @@ use crate::net::client_ip;
 
 /// Those that are open.
 #[derive(Debug)]
-pub(super) struct Connections {
+pub(super) struct AdminConnections {
     open: Mutex<Open>,
     /// Most at once.
     most: usize,
@@ -44,15 +44,15 @@ struct Connection {
 
 /// One of them, which is forgotten when this is dropped.
 #[derive(Debug)]
-pub(super) struct Place {
-    connections: Arc<Connections>,
+pub(super) struct AdminConnectionPermit {
+    connections: Arc<AdminConnections>,
     number: u64,
 }
 
-impl Connections {
+impl AdminConnections {
     /// Of the admin listener.
-    pub(super) fn of_admin() -> Connections {
-        Connections {
+    pub(super) fn of_admin() -> AdminConnections {
+        AdminConnections {
             open: Mutex::default(),
             most: ADMIN_MAX,
             of_one_address: None,
@@ -60,8 +60,8 @@ impl Connections {
     }
 
     /// Of the listener of operators.
-    pub(super) fn of_operators() -> Connections {
-        Connections {
+    pub(super) fn of_operators() -> AdminConnections {
+        AdminConnections {
             open: Mutex::default(),
             most: OPERATORS_MAX,
             of_one_address: Some(OF_ONE_ADDRESS_MAX),
@@ -70,7 +70,11 @@ impl Connections {
 
     /// Takes in one from `address`; none when there is no room for it and nobody can make some. `is_proxy`: it brings many clients, so it
     /// counts in all alone.
-    pub(super) fn enter(self: &Arc<Connections>, address: IpAddr, is_proxy: bool) -> Option<Place> {
+    pub(super) fn enter(
+        self: &Arc<AdminConnections>,
+        address: IpAddr,
+        is_proxy: bool,
+    ) -> Option<AdminConnectionPermit> {
         let address = client_ip::group(address);
         let mut open = self.lock();
         let here = open.all.iter().filter(|one| one.address == address).count();
@@ -95,7 +99,7 @@ impl Connections {
             is_busy: false,
             task: None,
         });
-        Some(Place {
+        Some(AdminConnectionPermit {
             connections: Arc::clone(self),
             number,
         })
@@ -136,7 +140,7 @@ impl Open {
     }
 }
 
-impl Place {
+impl AdminConnectionPermit {
     pub(super) fn number(&self) -> u64 {
         self.number
     }
@@ -162,7 +166,7 @@ impl Place {
     }
 }
 
-impl Drop for Place {
+impl Drop for AdminConnectionPermit {
     fn drop(&mut self) {
         self.connections.lock().all.retain(|one| one.number != self.number);
     }
@@ -183,15 +187,15 @@ mod tests {
         IpAddr::from([203, 0, 113, number])
     }
 
-    fn is_open(connections: &Connections, place: &Place) -> bool {
-        connections.lock().all.iter().any(|one| one.number == place.number)
+    fn is_open(connections: &AdminConnections, permit: &AdminConnectionPermit) -> bool {
+        connections.lock().all.iter().any(|one| one.number == permit.number)
     }
 
     #[test]
     fn of_the_admin_listener_the_quietest_makes_room_whoever_has_the_most() {
-        let connections = Arc::new(Connections::of_admin());
+        let connections = Arc::new(AdminConnections::of_admin());
         let alone = connections.enter(from(1), false).unwrap();
-        let many: Vec<Place> = (1..ADMIN_MAX)
+        let many: Vec<AdminConnectionPermit> = (1..ADMIN_MAX)
             .map(|_| connections.enter(from(2), false).unwrap())
             .collect();
         many[0].answered();
@@ -204,11 +208,11 @@ mod tests {
 
     #[test]
     fn an_address_makes_room_for_its_own_alone() {
-        let connections = Arc::new(Connections::of_operators());
+        let connections = Arc::new(AdminConnections::of_operators());
         let other = connections.enter(from(1), false).unwrap();
         let first = connections.enter(from(2), false).unwrap();
         first.works();
-        let many: Vec<Place> = (0..OF_ONE_ADDRESS_MAX * 3)
+        let many: Vec<AdminConnectionPermit> = (0..OF_ONE_ADDRESS_MAX * 3)
             .map(|_| connections.enter(from(2), false).unwrap())
             .collect();
         assert_eq!(connections.lock().all.len(), OF_ONE_ADDRESS_MAX + 1);
@@ -218,11 +222,11 @@ mod tests {
 
     #[test]
     fn the_address_with_the_most_makes_room_and_never_who_works() {
-        let connections = Arc::new(Connections::of_operators());
+        let connections = Arc::new(AdminConnections::of_operators());
         let working = connections.enter(from(1), false).unwrap();
         working.works();
         let quiet = connections.enter(from(2), false).unwrap();
-        let mut proxied: Vec<Place> = (2..OPERATORS_MAX)
+        let mut proxied: Vec<AdminConnectionPermit> = (2..OPERATORS_MAX)
             .map(|_| connections.enter(from(9), true).unwrap())
             .collect();
         let newcomer = connections.enter(from(3), false).unwrap();
@@ -232,8 +236,8 @@ mod tests {
                 .all(|one| is_open(&connections, one))
         );
         assert!(!is_open(&connections, &proxied[0]), "the quietest of the most");
-        for place in [&quiet, &newcomer].into_iter().chain(&proxied) {
-            place.works();
+        for permit in [&quiet, &newcomer].into_iter().chain(&proxied) {
+            permit.works();
         }
         assert!(connections.enter(from(4), false).is_none(), "all of them work");
         proxied[5].answered();

@@ -1,4 +1,4 @@
-//! The thread that tends the journal.
+//! The journal's thread: started with the ledger, and waited for at a stop.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -14,7 +14,7 @@ pub(crate) mod journal_task;
 pub mod listener;
 pub mod open;
 pub mod operator;
-pub(crate) mod place;
+pub(crate) mod pending_listener;
 pub(crate) mod preflight;
 pub(crate) mod read_ahead;
 pub(crate) mod refresh;

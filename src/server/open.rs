@@ -9,8 +9,8 @@ use std::sync::{Arc, Mutex};
 use super::admin::Admin;
 use super::audit_task::Audited;
 use super::journal_task::JournalTask;
-use super::operator::Operator;
-use super::place::Place;
+use super::operator::OperatorApi;
+use super::pending_listener::PendingListener;
 use super::read_ahead::read_ahead;
 use super::refresh;
 use super::reload::Reloader;
@@ -35,8 +35,8 @@ pub(crate) struct Opened {
     log: access_log::Writer,
     traces: otlp::Exporter,
     receipts: Option<Arc<ReceiptFiles>>,
-    admin: Place,
-    operator: Option<Place>,
+    admin: PendingListener,
+    operator: Option<PendingListener>,
 }
 
 /// Opens everything but the ledger: resolves the providers' names, opens access log, traces and journal, and binds `admin_listen` and
@@ -68,14 +68,14 @@ pub(crate) fn open_beside(tollgate: &Tollgate, start: Start) -> Result<Opened, S
     })?;
     let (admin, operator) = Step::Admin.take(|| {
         let operator = config.operator.as_ref();
-        let operator = operator.map(|operator| Place::bind("operator_listen", operator.address));
-        let admin = Place::bind("admin_listen", config.admin_listen)?;
+        let operator = operator.map(|operator| PendingListener::bind("operator_listen", operator.address));
+        let admin = PendingListener::bind("admin_listen", config.admin_listen)?;
         Ok::<_, StartError>((admin, operator.transpose()?))
     })?;
     for (key, address) in [Some(&admin), operator.as_ref()]
         .into_iter()
         .flatten()
-        .filter_map(Place::taken)
+        .filter_map(PendingListener::taken)
     {
         match start {
             Start::Upgrade => log::info!("{key}: {address} is the other process' until that goes"),
@@ -128,9 +128,9 @@ pub(crate) fn open_books<'t>(tollgate: &'t Tollgate, opened: &Opened) -> Result<
     Ok(tollgate.with_books(Books { ledger, journal }))
 }
 
-/// Starts what runs beside the requests, once the books are open: the journal's thread, reload, refresh, audit, and the listeners
-/// of monitoring and of operators.
-/// `clients_at` is where the gateway itself listens for clients, none in a host's server; `hang_up` asks for a reload.
+/// Starts what runs beside the requests, once the books are open: the journal's thread, reload, refresh, audit, webhooks, and the
+/// listeners of monitoring and of operators.
+/// `clients_at` is where the gateway itself listens for clients, none in a host's server; `reload_requested` asks for a reload.
 ///
 /// # Errors
 /// When a thread cannot be started.
@@ -139,7 +139,7 @@ pub(crate) fn start_beside(
     books: &Books,
     opened: Opened,
     clients_at: Option<SocketAddr>,
-    hang_up: Arc<AtomicBool>,
+    reload_requested: Arc<AtomicBool>,
 ) -> Result<(), StartError> {
     let Opened {
         mut log,
@@ -157,12 +157,12 @@ pub(crate) fn start_beside(
     let admin = Arc::new(admin(tollgate, books, Arc::clone(&audited), clients_at));
     Arc::clone(&admin).listen(place)?;
     if let Some(place) = operator {
-        Operator::new(admin).listen(place)?;
+        OperatorApi::new(admin).listen(place)?;
     }
     let telemetry = tollgate.telemetry();
     Reloader::new(tollgate.current(), tollgate.upstreams().clone(), tollgate.environment())
         .observed_by(telemetry)
-        .watch(hang_up)?;
+        .watch(reload_requested)?;
     refresh::watch(tollgate.current(), telemetry)?;
     let mut webhooks = Webhooks::start(tollgate.current(), &books.ledger, tollgate.clock(), telemetry)?;
     let mut journal = JournalTask::start(&books.journal, &books.ledger)?;
@@ -196,8 +196,8 @@ impl Tollgate {
     }
 
     /// What a listener of operators answers from, for a host that has its own; none before the books are open.
-    pub fn operator(&self) -> Option<Operator> {
-        self.admin().map(|admin| Operator::new(Arc::new(admin)))
+    pub fn operator(&self) -> Option<OperatorApi> {
+        self.admin().map(|admin| OperatorApi::new(Arc::new(admin)))
     }
 }
 

@@ -132,7 +132,7 @@ fn problems(config: &Config, is_running: bool) -> impl Iterator<Item = Problem> 
         ("listen", |config| can_be_bound(config.listen)),
         ("admin_listen", |config| can_be_bound(config.admin_listen)),
         ("operator_listen", |config| {
-            operator_address(config).map_or(Ok(()), can_be_bound)
+            config.operator_address().map_or(Ok(()), can_be_bound)
         }),
         ("data_dir", |config| {
             named(&config.data_dir, can_be_made(&config.data_dir))
@@ -157,7 +157,9 @@ fn problems(config: &Config, is_running: bool) -> impl Iterator<Item = Problem> 
             (ErrorKind::AddrInUse | ErrorKind::ResourceBusy, _) if is_running => HeldBy::Running,
             (ErrorKind::AddrInUse, "listen") => HeldBy::Other(config.listen),
             (ErrorKind::AddrInUse, "admin_listen") => HeldBy::Other(config.admin_listen),
-            (ErrorKind::AddrInUse, "operator_listen") => operator_address(config).map_or(HeldBy::Nobody, HeldBy::Other),
+            (ErrorKind::AddrInUse, "operator_listen") => {
+                config.operator_address().map_or(HeldBy::Nobody, HeldBy::Other)
+            }
             _ => HeldBy::Nobody,
         };
         let key = match (key, &config.store_env) {
@@ -169,10 +171,6 @@ fn problems(config: &Config, is_running: bool) -> impl Iterator<Item = Problem> 
             held_by,
         })
     })
-}
-
-fn operator_address(config: &Config) -> Option<SocketAddr> {
-    config.operator.as_ref().map(|operator| operator.address)
 }
 
 fn can_be_bound(address: SocketAddr) -> Result<()> {

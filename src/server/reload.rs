@@ -1,6 +1,5 @@
 //! Re-reads configuration, catalogue and certificate when their files change, or on SIGHUP. A broken file is refused and the old state stays.
 
-use std::net::SocketAddr;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -92,11 +91,11 @@ impl Reloader {
     }
 
     /// Checks every half second, and at once on SIGHUP, on a thread of its own until the snapshot is gone.
-    pub fn watch(mut self, hang_up: Arc<AtomicBool>) -> std::io::Result<()> {
+    pub fn watch(mut self, reload_requested: Arc<AtomicBool>) -> std::io::Result<()> {
         let work = move || {
             while self.snapshot.strong_count() > 0 {
                 std::thread::sleep(CHECK_EVERY);
-                self.check(hang_up.swap(false, Ordering::Relaxed));
+                self.check(reload_requested.swap(false, Ordering::Relaxed));
             }
         };
         std::thread::Builder::new()
@@ -143,7 +142,7 @@ fn waiting(old: &Config, new: &Config) -> Vec<&'static str> {
     let keys = [
         ("listen", old.listen != new.listen),
         ("admin_listen", old.admin_listen != new.admin_listen),
-        ("operator_listen", operator_address(old) != operator_address(new)),
+        ("operator_listen", old.operator_address() != new.operator_address()),
         ("threads", old.threads != new.threads),
         ("data_dir", old.data_dir != new.data_dir),
         ("store", old.store != new.store),
@@ -156,16 +155,12 @@ fn waiting(old: &Config, new: &Config) -> Vec<&'static str> {
         ("tls (switched on or off)", old.tls.is_some() != new.tls.is_some()),
         (
             "operator_tls (switched on or off)",
-            has_operator_tls(old) != has_operator_tls(new) && operator_address(old) == operator_address(new),
+            has_operator_tls(old) != has_operator_tls(new) && old.operator_address() == new.operator_address(),
         ),
     ];
     keys.into_iter()
         .filter_map(|(key, has_changed)| has_changed.then_some(key))
         .collect()
-}
-
-fn operator_address(config: &Config) -> Option<SocketAddr> {
-    config.operator.as_ref().map(|operator| operator.address)
 }
 
 fn has_operator_tls(config: &Config) -> bool {

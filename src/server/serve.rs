@@ -139,8 +139,8 @@ impl Prepared {
     fn start(self, ready: impl FnOnce()) -> Result<(Server, Signals, Tollgate), StartError> {
         let (tollgate, opened) = (self.tollgate, self.opened);
         let config = tollgate.snapshot().config.clone();
-        let hang_up = Arc::new(AtomicBool::new(false));
-        let (clients_at, told) = (Some(config.listen), Arc::clone(&hang_up));
+        let reload_requested = Arc::new(AtomicBool::new(false));
+        let (clients_at, told) = (Some(config.listen), Arc::clone(&reload_requested));
         Step::Tasks.take(|| start_beside(&tollgate, books(&tollgate)?, opened, clients_at, told))?;
         let mut server = Server::new_with_opt_and_conf(Opt::default(), server_conf(&config));
         server.bootstrap();
@@ -179,7 +179,7 @@ impl Prepared {
         let signals = Signals {
             heeded,
             stop: Mutex::new(Some(stop)),
-            hang_up,
+            reload_requested,
             successor: self.successor,
             supervisor,
             listening,

@@ -19,7 +19,7 @@ pub(super) struct Signals {
     /// Told once the handlers of all signals are in place.
     pub(super) heeded: Arc<Notify>,
     pub(super) stop: Mutex<Option<Stop>>,
-    pub(super) hang_up: Arc<AtomicBool>,
+    pub(super) reload_requested: Arc<AtomicBool>,
     pub(super) successor: Option<Successor>,
     pub(super) supervisor: Systemd,
     pub(super) listening: Listening,
@@ -61,7 +61,7 @@ impl ShutdownSignalWatch for Signals {
                 _ = int.recv() => break Duration::ZERO,
                 _ = quit.recv() => break Duration::ZERO,
                 () = self.succeeded.notified() => break BOTH_ACCEPT,
-                _ = hup.recv() => self.hang_up.store(true, Ordering::Relaxed),
+                _ = hup.recv() => self.reload_requested.store(true, Ordering::Relaxed),
                 _ = usr2.recv() => self.start_successor(),
             }
         };

@@ -1,7 +1,8 @@
 //! The listening socket in two steps: bound, which shows whether the address can be had, and listening, from when on clients are answered.
+//! And where such a socket is reached.
 
 use std::io::{Error, Result};
-use std::net::SocketAddr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::{AsRawFd, FromRawFd, IntoRawFd, OwnedFd};
 
 use tokio::net::TcpSocket;
@@ -33,6 +34,16 @@ pub(crate) fn listen(socket: &OwnedFd) -> Result<()> {
     }
 }
 
+/// Where a listener can be reached from this machine.
+pub(crate) fn reachable(listen: SocketAddr) -> SocketAddr {
+    let ip = match listen.ip() {
+        IpAddr::V4(ip) if ip.is_unspecified() => IpAddr::V4(Ipv4Addr::LOCALHOST),
+        IpAddr::V6(ip) if ip.is_unspecified() => IpAddr::V6(Ipv6Addr::LOCALHOST),
+        ip => ip,
+    };
+    SocketAddr::new(ip, listen.port())
+}
+
 /// What Pingora asks for, when it listens on the same socket; the kernel takes less where `net.core.somaxconn` is less.
 const BACKLOG: libc::c_int = 65_535;
 
@@ -55,5 +66,12 @@ mod tests {
         TcpStream::connect(address).unwrap();
         assert_eq!(listen(&second).unwrap_err().kind(), ErrorKind::AddrInUse);
         assert_eq!(bind(address).unwrap_err().kind(), ErrorKind::AddrInUse);
+    }
+
+    #[test]
+    fn any_address_is_reached_over_loopback() {
+        assert_eq!(reachable("0.0.0.0:5".parse().unwrap()).to_string(), "127.0.0.1:5");
+        assert_eq!(reachable("[::]:5".parse().unwrap()).to_string(), "[::1]:5");
+        assert_eq!(reachable("10.0.0.1:5".parse().unwrap()).to_string(), "10.0.0.1:5");
     }
 }

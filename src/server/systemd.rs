@@ -4,20 +4,22 @@
 //! A unit believes its main process alone (`NotifyAccess=main`). So in an upgrade the old process names the new one before it hands
 //! anything over, and what it says afterwards, while its streams finish, is not taken for the service's own end.
 
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream};
+use std::net::{SocketAddr, TcpStream};
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr as UnixAddr, UnixDatagram};
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::socket::reachable;
 use crate::clock::monotonic;
 
 /// Who started this process and wants to hear of it, if anybody.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Systemd(Option<Arc<Downstream>>);
+pub(crate) struct Systemd(Option<Arc<NotifySocket>>);
 
+/// A socket of our own, and the one that `$NOTIFY_SOCKET` names.
 #[derive(Debug)]
-struct Downstream {
+struct NotifySocket {
     socket: UnixDatagram,
     to: UnixAddr,
 }
@@ -28,8 +30,8 @@ impl Systemd {
         let Some(name) = environment("NOTIFY_SOCKET").filter(|name| !name.is_empty()) else {
             return Systemd::default();
         };
-        match Downstream::to(&name) {
-            Ok(line) => Systemd(Some(Arc::new(line))),
+        match NotifySocket::to(&name) {
+            Ok(socket) => Systemd(Some(Arc::new(socket))),
             Err(error) => {
                 log::warn!("NOTIFY_SOCKET {name}: nobody can be told that this process serves: {error}");
                 Systemd::default()
@@ -71,16 +73,16 @@ impl Systemd {
     }
 
     fn tell(&self, what: &str) {
-        let Some(line) = &self.0 else { return };
-        if let Err(error) = line.socket.send_to_addr(what.as_bytes(), &line.to) {
+        let Some(notify) = &self.0 else { return };
+        if let Err(error) = notify.socket.send_to_addr(what.as_bytes(), &notify.to) {
             log::warn!("{what} cannot be told: {error}");
         }
     }
 }
 
-impl Downstream {
+impl NotifySocket {
     /// A path, or after an `@` a name without a file.
-    fn to(name: &str) -> std::io::Result<Downstream> {
+    fn to(name: &str) -> std::io::Result<NotifySocket> {
         let to = match name.strip_prefix('@') {
             Some(name) => UnixAddr::from_abstract_name(name)?,
             None => UnixAddr::from_pathname(name)?,
@@ -88,18 +90,8 @@ impl Downstream {
         let socket = UnixDatagram::unbound()?;
         // Whoever does not read what it asked for holds nothing up.
         socket.set_write_timeout(Some(TELL_MAX))?;
-        Ok(Downstream { socket, to })
+        Ok(NotifySocket { socket, to })
     }
-}
-
-/// Where a listener can be reached from this machine.
-pub(super) fn reachable(listen: SocketAddr) -> SocketAddr {
-    let ip = match listen.ip() {
-        IpAddr::V4(ip) if ip.is_unspecified() => IpAddr::V4(Ipv4Addr::LOCALHOST),
-        IpAddr::V6(ip) if ip.is_unspecified() => IpAddr::V6(Ipv6Addr::LOCALHOST),
-        ip => ip,
-    };
-    SocketAddr::new(ip, listen.port())
 }
 
 const TELL_MAX: Duration = Duration::from_secs(1);

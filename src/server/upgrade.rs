@@ -37,9 +37,9 @@ pub enum Step {
     Files,
     /// The providers' names are resolved, the tokenizers loaded.
     Providers,
-    /// The access log and the traces' exporter are opened.
+    /// The access log, the traces' exporter and the receipts' folder are opened.
     Logs,
-    /// `admin_listen` is bound, where it is free.
+    /// `admin_listen` and `operator_listen` are bound, where they are free.
     Admin,
     /// This process' own journal is made.
     Journal,
@@ -49,7 +49,7 @@ pub enum Step {
     Ledger,
     /// What the processes before hold is held, and what dead ones have left is billed.
     Recovery,
-    /// Reload, refresh, audit, journal and admin listener run.
+    /// Reload, refresh, audit, journal, webhooks and the listeners of monitoring and of operators run.
     Tasks,
     /// All is open. After this step the process before is told to stop; then connections are accepted.
     Serves,

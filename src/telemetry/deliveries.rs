@@ -17,7 +17,7 @@ pub struct Deliveries {
 
 /// What became of one attempt, or of an event for one webhook.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Delivery {
+pub enum DeliveryOutcome {
     /// The receiver has it.
     Delivered,
     /// The receiver did not take it; it is sent again.
@@ -28,12 +28,12 @@ pub enum Delivery {
 
 impl Deliveries {
     /// One has come to its end.
-    pub fn count(&self, delivery: Delivery) {
+    pub fn count(&self, delivery: DeliveryOutcome) {
         let [delivered, failed, given_up] = &self.results;
         let count = match delivery {
-            Delivery::Delivered => delivered,
-            Delivery::Failed => failed,
-            Delivery::GivenUp => given_up,
+            DeliveryOutcome::Delivered => delivered,
+            DeliveryOutcome::Failed => failed,
+            DeliveryOutcome::GivenUp => given_up,
         };
         count.fetch_add(1, Ordering::Relaxed);
     }
@@ -92,7 +92,7 @@ mod tests {
     #[test]
     fn what_is_told_to_nobody_has_no_age_and_what_was_dropped_stays_counted() {
         let deliveries = Deliveries::default();
-        deliveries.count(Delivery::Failed);
+        deliveries.count(DeliveryOutcome::Failed);
         assert_eq!(deliveries.looked(2, Some(1_000), 3), 3);
         let waiting = DeliveryFigures {
             results: [0, 1, 0],

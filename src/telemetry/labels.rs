@@ -143,5 +143,7 @@ pub(super) fn reason(error: &ApiError) -> Option<&'static str> {
 pub const STORE: &str = "store";
 /// The reason of a call that was denied for maintenance.
 pub const MAINTENANCE: &str = "maintenance";
+/// The kind of a fault: a provider served a call by a tier that the catalogue has no prices for.
+pub const UNKNOWN_TIER: &str = "unknown_service_tier";
 /// The status of a client that left before it got one.
 pub const CLIENT_GONE: u16 = 499;

@@ -11,7 +11,7 @@ use crate::pure::money::Credits;
 use crate::pure::time::Timestamp;
 use crate::pure::usage::Usage;
 
-pub use super::labels::{CLIENT_GONE, MAINTENANCE, Outcome, RouteName, STORE};
+pub use super::labels::{CLIENT_GONE, MAINTENANCE, Outcome, RouteName, STORE, UNKNOWN_TIER};
 
 /// Where a call ran. Both are empty for a request that reached no provider; the model alone is known of one that was denied.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -27,7 +27,7 @@ pub struct TargetName {
 pub struct UpstreamFault {
     /// The provider's name in the configuration.
     pub provider: Arc<str>,
-    /// One of the few names that this module gives.
+    /// One of the few names that `gateway::recorder`, the circuit breaker and the settlement give.
     pub kind: &'static str,
 }
 
@@ -137,7 +137,6 @@ impl Record {
 
     /// When it arrived: its id is a UUIDv7, which begins with the milliseconds since 1970.
     pub fn at(&self) -> Timestamp {
-        let [a, b, c, d, e, f, ..] = *self.id.as_bytes();
-        Timestamp(i64::from_be_bytes([0, 0, a, b, c, d, e, f]))
+        self.id.time()
     }
 }

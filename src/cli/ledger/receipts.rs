@@ -5,7 +5,7 @@ use serde::Serialize;
 
 use super::pages::Pages;
 use crate::cli::failure::Failure;
-use crate::cli::output::{Align, Answer, Format, Show, Table, facts};
+use crate::cli::output::{Align, Answer, Format, Show, Table, facts, plain};
 use crate::config::Config;
 use crate::ledger::admin::{AdminOp, AdminReply, ReceiptQuery};
 use crate::ledger::query::is_place;
@@ -212,18 +212,6 @@ fn some_of(tokens: Option<u64>) -> Option<String> {
 /// A price of its own of a kind of tokens.
 fn of_kind(call: &CallFacts, price: fn(&BilledKinds) -> Option<ListPrice>) -> Option<String> {
     call.kinds.as_ref().and_then(price).map(|price| price.to_string())
-}
-
-/// What a provider or a client wrote, without what a terminal would obey.
-pub(in crate::cli) fn plain(text: &str) -> String {
-    text.chars()
-        .flat_map(|c| match c {
-            // Those that turn the order of what follows, too.
-            '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' => c.escape_default().collect(),
-            c if c.is_control() => c.escape_default().collect::<Vec<char>>(),
-            c => vec![c],
-        })
-        .collect()
 }
 
 fn ending(ending: CallEnding) -> &'static str {

@@ -11,10 +11,9 @@ use serde::Serialize;
 
 use super::export::{ExportError, read};
 use super::pages::Pages;
-use super::receipts::plain;
 use crate::cli::arguments::day;
 use crate::cli::failure::Failure;
-use crate::cli::output::{Answer, Format, Show, counted, line};
+use crate::cli::output::{Answer, Format, Show, counted, line, plain};
 use crate::clock::monotonic;
 use crate::config::Config;
 use crate::ledger::admin::{AdminOp, AdminReply};

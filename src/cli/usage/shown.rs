@@ -4,8 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-use crate::cli::ledger::receipts::plain;
-use crate::cli::output::{Align, Show, Table, counted};
+use crate::cli::output::{Align, Show, Table, counted, plain};
 use crate::ledger::UsageRow;
 use crate::ledger::query::{EndUserRow, KeyedRow};
 use crate::pure::ids::{AccountId, KeyId};

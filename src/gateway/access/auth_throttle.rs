@@ -66,7 +66,7 @@ impl AuthThrottle {
     }
 
     /// The key opened.
-    pub(crate) fn opened(&self, digest: &KeyDigest) {
+    pub(crate) fn note_opened(&self, digest: &KeyDigest) {
         if self.has_opened(digest) {
             return;
         }
@@ -85,17 +85,17 @@ impl AuthThrottle {
     }
 
     /// The key opens no longer: it is as one that the store does not know.
-    pub(crate) fn has_ended(&self, digest: &KeyDigest, now: Timestamp) {
+    pub(crate) fn note_ended(&self, digest: &KeyDigest, now: Timestamp) {
         let (set, tag) = self.place(digest);
         for slot in set {
             // Other keys keep theirs.
             let _kept = slot.compare_exchange(tag, NO_TAG, Ordering::Relaxed, Ordering::Relaxed);
         }
-        self.is_unknown(digest, now);
+        self.note_unknown(digest, now);
     }
 
     /// The store knows no such key.
-    pub(crate) fn is_unknown(&self, digest: &KeyDigest, now: Timestamp) {
+    pub(crate) fn note_unknown(&self, digest: &KeyDigest, now: Timestamp) {
         let mut unknown = self.unknown();
         if unknown.len() >= UNKNOWN_MAX {
             unknown.clear();
@@ -195,7 +195,7 @@ mod tests {
     fn a_key_that_has_opened_is_asked_for_from_everywhere() {
         let throttle = AuthThrottle::new();
         let address = from("203.0.113.9");
-        throttle.opened(&digest(5));
+        throttle.note_opened(&digest(5));
         for _ in 0..9 {
             drop(throttle.failed(address, 1));
         }
@@ -215,7 +215,7 @@ mod tests {
                 crate::pure::ids::ApiKey::from_random("tg_", random).digest()
             })
             .collect();
-        digests.iter().for_each(|digest| throttle.opened(digest));
+        digests.iter().for_each(|digest| throttle.note_opened(digest));
         drop(throttle.failed(address, 0));
         let limited = digests
             .iter()
@@ -229,8 +229,8 @@ mod tests {
         let throttle = AuthThrottle::new();
         let of_one_set: Vec<KeyDigest> = (0..100).map(digest).collect();
         for opens in &of_one_set {
-            throttle.opened(opens);
-            throttle.opened(opens);
+            throttle.note_opened(opens);
+            throttle.note_opened(opens);
             assert!(throttle.has_opened(opens));
         }
         let known = of_one_set.iter().filter(|digest| throttle.has_opened(digest));
@@ -240,25 +240,25 @@ mod tests {
     #[test]
     fn a_key_that_has_ended_is_asked_for_no_longer() {
         let throttle = AuthThrottle::new();
-        throttle.opened(&digest(5));
-        throttle.has_ended(&digest(5), NOW);
+        throttle.note_opened(&digest(5));
+        throttle.note_ended(&digest(5), NOW);
         assert_eq!(throttle.check(&digest(5), None, 9, NOW), KeyCheck::Unknown);
         let later = NOW.plus_millis(UNKNOWN_MS);
         assert_eq!(throttle.check(&digest(5), None, 9, later), KeyCheck::Ask);
-        throttle.opened(&digest(6));
-        throttle.has_ended(&digest(5), NOW);
+        throttle.note_opened(&digest(6));
+        throttle.note_ended(&digest(5), NOW);
         assert_eq!(throttle.check(&digest(6), None, 0, NOW), KeyCheck::Ask, "another key's");
     }
 
     #[test]
     fn an_unknown_key_is_remembered_for_some_seconds_and_only_so_many() {
         let throttle = AuthThrottle::new();
-        throttle.is_unknown(&digest(1), NOW);
+        throttle.note_unknown(&digest(1), NOW);
         assert_eq!(throttle.check(&digest(1), None, 9, NOW), KeyCheck::Unknown);
         let later = NOW.plus_millis(UNKNOWN_MS);
         assert_eq!(throttle.check(&digest(1), None, 9, later), KeyCheck::Ask);
         for number in 0..100_000 {
-            throttle.is_unknown(&digest(number), NOW);
+            throttle.note_unknown(&digest(number), NOW);
             assert!(throttle.unknown().len() <= UNKNOWN_MAX);
         }
     }

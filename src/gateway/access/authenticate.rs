@@ -36,22 +36,22 @@ pub(in crate::gateway) struct AuthContext<'a> {
 /// 401; 403 when the account is stopped; 429 when the address has failed too often; 503 when the store cannot say.
 pub(in crate::gateway) async fn caller(
     headers: &HeaderMap,
-    guard: &AuthContext<'_>,
+    context: &AuthContext<'_>,
 ) -> Result<(Caller, KeyDigest), ApiError> {
     let text = bearer(headers)?;
-    let failed = || guard.auth_throttle.failed(guard.address, guard.failures_max);
-    let Some(digest) = text.and_then(|text| Some(ApiKey::parse(guard.key_prefix, text)?.digest())) else {
+    let failed = || context.auth_throttle.failed(context.address, context.failures_max);
+    let Some(digest) = text.and_then(|text| Some(ApiKey::parse(context.key_prefix, text)?.digest())) else {
         return Err(failed());
     };
-    let now = guard.clock.now();
-    match guard
+    let now = context.clock.now();
+    match context
         .auth_throttle
-        .check(&digest, guard.address, guard.failures_max, now)
+        .check(&digest, context.address, context.failures_max, now)
     {
         KeyCheck::Ask => {}
         KeyCheck::Unknown | KeyCheck::Limited => return Err(failed()),
     }
-    Ok((of_digest(&digest, guard).await?, digest))
+    Ok((of_digest(&digest, context).await?, digest))
 }
 
 /// The caller whose key has this digest, as the ledger has it now. Asked again where a request was waited for: its key may have been revoked
@@ -59,15 +59,15 @@ pub(in crate::gateway) async fn caller(
 ///
 /// # Errors
 /// As [`caller`].
-pub(in crate::gateway) async fn of_digest(digest: &KeyDigest, guard: &AuthContext<'_>) -> Result<Caller, ApiError> {
-    let failed = || guard.auth_throttle.failed(guard.address, guard.failures_max);
-    let Some(found) = guard.ledger.authenticate(digest).await.map_err(store_failed)? else {
-        guard.auth_throttle.is_unknown(digest, guard.clock.now());
+pub(in crate::gateway) async fn of_digest(digest: &KeyDigest, context: &AuthContext<'_>) -> Result<Caller, ApiError> {
+    let failed = || context.auth_throttle.failed(context.address, context.failures_max);
+    let Some(found) = context.ledger.authenticate(digest).await.map_err(store_failed)? else {
+        context.auth_throttle.note_unknown(digest, context.clock.now());
         return Err(failed());
     };
     // When it expires was said by the ledger's clock.
-    let caller = found.checked(guard.ledger.now()).ok_or_else(failed)?;
-    guard.auth_throttle.opened(digest);
+    let caller = found.checked(context.ledger.now()).ok_or_else(failed)?;
+    context.auth_throttle.note_opened(digest);
     match caller.account.terms.status.stop() {
         None => Ok(caller),
         Some(stop) => Err(ApiError::AccountStopped(stop)),
@@ -99,10 +99,7 @@ pub(in crate::gateway) fn store_failed(error: StoreError) -> ApiError {
         return ApiError::REPORTS_AT_ONCE;
     }
     tell_seldom(&error);
-    ApiError::Unavailable {
-        message: "The ledger cannot be reached right now.",
-        retry_after_secs: 2,
-    }
+    ApiError::LEDGER_UNREACHABLE
 }
 
 /// Each call meets the same failure, and says so in the metrics: the log has one line for a moment, with the number of those before.
@@ -170,7 +167,7 @@ mod tests {
         }
         run(&ledger, create).unwrap();
         let throttle = AuthThrottle::new();
-        let guard = AuthContext {
+        let context = AuthContext {
             key_prefix: "tg_",
             ledger: &ledger,
             clock: &clock,
@@ -178,11 +175,11 @@ mod tests {
             address: None,
             failures_max: 10,
         };
-        block_on(of_digest(&digest, &guard)).unwrap();
+        block_on(of_digest(&digest, &context)).unwrap();
         for clock in [&redis, &clock] {
             clock.advance(60_000);
         }
-        block_on(of_digest(&digest, &guard)).unwrap_err();
+        block_on(of_digest(&digest, &context)).unwrap_err();
     }
 
     #[test]

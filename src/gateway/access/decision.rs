@@ -129,8 +129,8 @@ async fn steps(tollgate: &Tollgate, session: &mut ServerSession, ctx: &mut Ctx) 
         return Ok(Decision::Answered);
     }
     let books = tollgate.books()?;
-    let guard = guard(tollgate, books, &ctx.snapshot, ctx.client);
-    let (caller, digest) = authenticate::caller(&request.headers, &guard).await?;
+    let context = auth_context(tollgate, books, &ctx.snapshot, ctx.client);
+    let (caller, digest) = authenticate::caller(&request.headers, &context).await?;
     ctx.recorder().caller(&caller.account.id, &caller.key.id);
     let (scope, limits) = admit::limits(&ctx.snapshot, &caller);
     ctx.rate = Some(caller.rate(&scope, limits));
@@ -159,7 +159,7 @@ async fn steps(tollgate: &Tollgate, session: &mut ServerSession, ctx: &mut Ctx) 
 }
 
 /// What a key is looked up with.
-fn guard<'a>(
+fn auth_context<'a>(
     tollgate: &'a Tollgate,
     books: &'a Books,
     snapshot: &'a Snapshot,
@@ -241,7 +241,7 @@ async fn admitted(
         false => caller,
         true => {
             check_maintenance(books, ctx)?;
-            authenticate::of_digest(&digest, &guard(tollgate, books, &snapshot, ctx.client)).await?
+            authenticate::of_digest(&digest, &auth_context(tollgate, books, &snapshot, ctx.client)).await?
         }
     };
     let parsed = admit::address_allows(&caller, ctx.client).and(parsed);

@@ -11,6 +11,7 @@ use super::precheck::Precheck;
 use crate::config::Config;
 use crate::gateway::api::endpoints::Failed;
 use crate::gateway::api::responses::clients;
+use crate::net::request_body::{content_length, send_continue};
 use crate::pure::error::ApiError;
 
 /// The request's body, as long as the configuration allows. A long one is checked before it is taken, by what is known without it.
@@ -30,9 +31,7 @@ pub(in crate::gateway) async fn body(
     {
         return Err(ApiError::BadRequest("Send the body without a content-encoding.".to_owned()).into());
     }
-    let length = headers
-        .get(header::CONTENT_LENGTH)
-        .and_then(|value| value.to_str().ok()?.parse::<u64>().ok());
+    let length = content_length(headers);
     let max = config.body_bytes_max;
     if length.is_some_and(|length| length > max) {
         return Err(ApiError::BodyTooLarge { max }.into());
@@ -42,7 +41,7 @@ pub(in crate::gateway) async fn body(
         room.look(length, &config.body_memory).map_err(ApiError::from)?;
     }
     if headers.contains_key(header::EXPECT) {
-        proceed(session).await?;
+        clients(send_continue(session).await)?;
     }
     let body = Incoming {
         bytes: Vec::new(),
@@ -153,14 +152,6 @@ fn misframed(session: &mut ServerSession) -> Failed {
 fn is_misframed(error: &pingora::Error) -> bool {
     let cause = error.root_cause().downcast_ref::<std::io::Error>();
     cause.is_some_and(|cause| cause.kind() == std::io::ErrorKind::InvalidData)
-}
-
-/// Tells a client that waits for it to send its body (RFC 9110 section 10.1.1). Pingora forgets keep-alive over it.
-async fn proceed(session: &mut ServerSession) -> Result<(), Failed> {
-    let keepalive = session.get_keepalive();
-    clients(session.write_continue_response().await)?;
-    session.set_keepalive(keepalive);
-    Ok(())
 }
 
 /// What is allocated for a body that comes in pieces, in bytes.

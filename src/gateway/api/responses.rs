@@ -14,8 +14,9 @@ use super::cors;
 use super::document::Document;
 use super::pages;
 use crate::gateway::context::Ctx;
+use crate::gateway::media_type::{EVENT_STREAM, JSON};
 use crate::gateway::transport::deadline::{is_stopped, write_within};
-use crate::gateway::upstream::media_type::{EVENT_STREAM, JSON};
+use crate::net::request_body::content_length;
 use crate::pure::error::WireError;
 use crate::pure::idempotency::Answer;
 use crate::pure::ids::RequestId;
@@ -41,7 +42,7 @@ const REMAINING_TOKENS: HeaderName = HeaderName::from_static("x-ratelimit-remain
 const RESET_REQUESTS: HeaderName = HeaderName::from_static("x-ratelimit-reset-requests");
 const RESET_TOKENS: HeaderName = HeaderName::from_static("x-ratelimit-reset-tokens");
 
-/// HeadLimit for the headers of an answer.
+/// An empty map with room for the headers of an answer.
 pub(crate) fn headers() -> HeaderMap {
     HeaderMap::with_capacity(HEADERS)
 }
@@ -256,10 +257,7 @@ async fn take_short_body(session: &mut ServerSession) {
     if headers.contains_key(header::EXPECT) || headers.contains_key(header::TRANSFER_ENCODING) {
         return;
     }
-    let length = headers
-        .get(header::CONTENT_LENGTH)
-        .and_then(|value| value.to_str().ok()?.parse::<u64>().ok());
-    if length.is_some_and(|length| length > 0 && length <= DRAINED_BYTES_MAX)
+    if content_length(headers).is_some_and(|length| length > 0 && length <= DRAINED_BYTES_MAX)
         && session.drain_request_body().await.is_err()
     {
         // It does not come: the answer is given all the same, and the connection closed.

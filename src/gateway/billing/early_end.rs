@@ -1,4 +1,4 @@
-//! Why a stream is given its end before its upstream ends it.
+//! The reasons for ending a stream early, and how the ledger's refusals become one.
 
 use crate::ledger::Uncovered;
 use crate::pure::error::AccountStop;

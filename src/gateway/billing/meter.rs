@@ -6,7 +6,7 @@ use super::early_end::EarlyEnd;
 use super::metered::{Metered, read};
 use crate::pure::bill::Tariff;
 use crate::pure::charge::{Ceiling, Passing};
-use crate::pure::error::ApiError;
+use crate::pure::error::{ApiError, STREAM_FAILED, STREAM_WITHOUT_LEDGER};
 use crate::pure::request_body::{RequestBody, ResponseMode};
 use crate::pure::tap::{Forward, Framing, Said, StreamTap, TapOptions, WholeCost, WholeTap};
 use crate::pure::tokens::Encoding;
@@ -167,8 +167,7 @@ impl Meter {
         }
         match &mut self.tap {
             Tap::Stream(tap) => {
-                let failure = (FAILURE, FAILURE_TYPE, FAILURE_CODE);
-                append(body, tap.billed_end(self.framing, failure, Some(&tariff())));
+                append(body, tap.billed_end(self.framing, STREAM_FAILED, Some(&tariff())));
                 if tap.died() { Passed::Died } else { Passed::On }
             }
             Tap::Whole(whole) => whole.end(),
@@ -213,7 +212,10 @@ impl Meter {
         Some(match end {
             EarlyEnd::Maximum => tap.end_as_length(tariff.body.choices(), Some(tariff)),
             EarlyEnd::NoCredit => tap.end_without_credit(),
-            EarlyEnd::NoAnswer => tap.fail(LEDGER_MESSAGE, LEDGER_TYPE, LEDGER_CODE),
+            EarlyEnd::NoAnswer => {
+                let (message, kind, status) = STREAM_WITHOUT_LEDGER;
+                tap.fail(message, kind, status)
+            }
             EarlyEnd::Stopped(why) => {
                 let error = ApiError::AccountStopped(why).to_wire();
                 tap.fail(why.message(), error.kind, error.status)
@@ -255,7 +257,10 @@ impl Meter {
     /// The upstream died: what is left to say to the client. None when nothing can mend the answer.
     pub(in crate::gateway) fn fail(&mut self) -> Option<Bytes> {
         match &mut self.tap {
-            Tap::Stream(tap) => Some(tap.fail(FAILURE, FAILURE_TYPE, FAILURE_CODE)),
+            Tap::Stream(tap) => {
+                let (message, kind, status) = STREAM_FAILED;
+                Some(tap.fail(message, kind, status))
+            }
             Tap::Whole(_) => None,
         }
     }
@@ -370,16 +375,6 @@ pub(in crate::gateway) fn joined(head: &[u8], tail: &[u8]) -> Bytes {
     joined.extend_from_slice(tail);
     joined.freeze()
 }
-
-/// What a stream's client is told when the upstream fails in the middle.
-const FAILURE: &str = "The model's provider failed before the answer was complete.";
-const FAILURE_TYPE: &str = "upstream_error";
-const FAILURE_CODE: u16 = 502;
-/// What it is told when the ledger cannot say whether the rest can be paid.
-const LEDGER_MESSAGE: &str =
-    "The ledger cannot be reached, and what was set aside for this answer is used up or may be gone.";
-const LEDGER_TYPE: &str = "service_unavailable";
-const LEDGER_CODE: u16 = 503;
 
 #[cfg(test)]
 mod tests;

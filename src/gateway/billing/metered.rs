@@ -1,4 +1,4 @@
-//! What a meter knows of an answer's use once the answer is over.
+//! The meter's result, which settling bills.
 
 use rust_decimal::Decimal;
 

@@ -1,4 +1,5 @@
-//! What a call owes, and the closing of its hold. With the ledger's recovery the only place that resolves one.
+//! What a call owes, and the closing of its hold: beside the ledger's recovery, and the demo's invented day, the only place that debits one.
+//! `access` releases the hold of a call that is not sent after all.
 
 mod owed;
 
@@ -22,6 +23,7 @@ use crate::pure::prices::Served;
 use crate::pure::prompt_count::{counted_prompt, unread_prompt};
 use crate::pure::receipt::PricedBy;
 use crate::pure::usage::{CompletionTokens, TokenKinds, Usage};
+use crate::telemetry::record::UNKNOWN_TIER;
 
 /// Closes calls; those whose prompt is long and was not reported by the provider are counted on a thread of its own.
 pub(in crate::gateway) struct Settler {
@@ -285,6 +287,11 @@ fn debit_bill(mut admission: Box<Admission>, bill: Bill, used: &Used<'_>) {
         admission.recorder.cut();
         admission.recorder.lost(Usage::default(), cut);
     }
+    settle_hold(admission, usage, cost);
+}
+
+/// Debits `cost` for `usage`, and closes the hold.
+fn settle_hold(mut admission: Box<Admission>, usage: Usage, cost: Credits) {
     admission.billed(usage, cost);
     let Admission {
         permit,
@@ -349,30 +356,10 @@ fn note_loss(admission: &mut Admission, mut lost: Usage) {
 }
 
 /// The last resort, when a call's use cannot be known: what was held is the most that it could cost.
-fn debit_hold(mut admission: Box<Admission>) {
+fn debit_hold(admission: Box<Admission>) {
     let cost = admission.hold.amount().max(Credits::ZERO);
-    admission.billed(Usage::default(), cost);
-    let Admission {
-        permit,
-        caller,
-        hold,
-        details,
-        ..
-    } = *admission;
-    let (model, key) = (Arc::clone(&permit.model().id), caller.key.id.clone());
-    hold.settle(Debit {
-        model,
-        key,
-        usage: Usage::default(),
-        cost,
-        held: None,
-        end_user: None,
-        details,
-    });
+    settle_hold(admission, Usage::default(), cost);
 }
-
-/// Reason of a fault: a provider served a call by a tier that the catalogue has no prices for.
-pub(in crate::gateway) const UNKNOWN_TIER: &str = "unknown_service_tier";
 
 #[cfg(test)]
 mod debits;

@@ -14,7 +14,6 @@
 mod carried;
 pub(super) mod deadline;
 mod downstream;
-pub(crate) mod drain_permit;
 mod gathering;
 mod idle_timeout;
 mod upstream_session;

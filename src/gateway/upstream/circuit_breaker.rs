@@ -14,7 +14,7 @@ pub(crate) struct Breaker {
     failures: AtomicU32,
     /// Until when the target is passed over, in milliseconds of [`Clock::passed_ms`]. 0 while it is closed.
     open_until: AtomicI64,
-    /// Until when the outcome of the call that finds out is waited for.
+    /// Half-open: until when the outcome of the call that probes is waited for.
     probed_until: AtomicI64,
     /// The accounts that got completions which cannot be, and when they did last: fewer than [`ACCOUNTS_DECEIVED`].
     deceived: Mutex<Vec<(AccountId, i64)>>,

@@ -9,9 +9,9 @@ use std::time::Duration;
 
 use pingora::{Error, ErrorType, Result};
 
+use super::drain_permit::DrainPermit;
 use crate::config::OnDisconnect;
 use crate::gateway::context::{Answer, Call, Ctx};
-use crate::gateway::transport::drain_permit::DrainPermit;
 
 /// The client of a call has left: for how long its upstream is read on, none to close it. `head_came`: the head of its answer has come
 /// and was decided on.

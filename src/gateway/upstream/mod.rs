@@ -2,8 +2,8 @@
 
 pub(crate) mod circuit_breaker;
 pub(crate) mod disconnect;
+pub(crate) mod drain_permit;
 pub(crate) mod failure;
-pub(crate) mod media_type;
 pub mod providers;
 pub(crate) mod refusal;
 pub(crate) mod request;

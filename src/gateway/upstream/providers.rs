@@ -16,8 +16,8 @@ use rustls_pki_types::pem::PemObject;
 use x509_parser::prelude::FromDer;
 
 use super::circuit_breaker::Breaker;
-use super::media_type::{EVENT_STREAM, JSON};
 use crate::config::{BaseUrl, Config, ConfigError, CostFrom, Credential, Provider, Timeouts};
+use crate::gateway::media_type::{EVENT_STREAM, JSON};
 use crate::net::dns::{Addresses, Resolver};
 use crate::pure::money::Markup;
 use crate::pure::request_body::{FieldRules, ResponseMode};

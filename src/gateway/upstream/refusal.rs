@@ -107,7 +107,7 @@ fn decide(refusal: &Refusal, attempt: Option<&Attempt>, clock: &Clock) -> Result
 pub(super) fn credential_refused(candidate: &Candidate, status: u16, said: Option<&'static str>) {
     let (provider, model) = (&candidate.upstream.provider.name, &candidate.model);
     let said = said.map(|said| format!(" ({said})")).unwrap_or_default();
-    if candidate.refused_credential(true) {
+    if candidate.note_credential_refused(true) {
         log::error!(
             "{provider} answered {status}{said}: it refuses the gateway's own credential for {model}, or the account behind it \
              (providers.{provider}.api_key_env)"

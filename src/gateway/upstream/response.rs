@@ -6,7 +6,6 @@ use http::{StatusCode, Version};
 use pingora::http::ResponseHeader;
 use pingora::{Error, ErrorType};
 
-use super::media_type::{EVENT_STREAM, JSON};
 use super::refusal;
 use super::targets::Candidate;
 use super::verdict::Verdict;
@@ -15,6 +14,7 @@ use crate::gateway::api::responses;
 use crate::gateway::billing::keep_within;
 use crate::gateway::billing::meter::{Meter, Passed};
 use crate::gateway::context::{Answer, Attempt, Call, Ctx, Refusal};
+use crate::gateway::media_type::{EVENT_STREAM, JSON};
 use crate::pure::error::{ApiError, DEFAULT_RETRY_AFTER_SECS};
 use crate::pure::request_body::ResponseMode;
 use crate::pure::tap::Framing;
@@ -39,7 +39,7 @@ pub(in crate::gateway) fn head(response: &mut ResponseHeader, ctx: &mut Ctx, clo
     let problem = fields.unusable(call.body.mode());
     if status == 200 && problem.is_none() {
         if let Some(attempt) = &call.attempt
-            && attempt.candidate.refused_credential(false)
+            && attempt.candidate.note_credential_refused(false)
         {
             let (provider, model) = (&attempt.candidate.upstream.provider.name, &attempt.candidate.model);
             log::info!("{provider} takes the gateway's credential for {model} again");

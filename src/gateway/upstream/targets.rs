@@ -32,7 +32,7 @@ impl Candidate {
     }
 
     /// Notes what an answer says of the credential; whether that is new.
-    pub(crate) fn refused_credential(&self, refused: bool) -> bool {
+    pub(crate) fn note_credential_refused(&self, refused: bool) -> bool {
         // A store for each answer would make all threads share a line of the cache.
         self.refuses_credential() != refused && self.credential_refused.swap(refused, Ordering::Relaxed) != refused
     }

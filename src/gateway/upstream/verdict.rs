@@ -1,4 +1,4 @@
-//! What an upstream's answer that cannot be passed on comes to, until what follows is decided.
+//! An upstream's answer that is not passed on: kept until another target, or the client, is chosen to be next.
 
 use crate::pure::error::ApiError;
 

@@ -4,6 +4,7 @@ use http::header::{self, HeaderMap, HeaderName, HeaderValue};
 use http::{Response, StatusCode};
 use serde::Serialize;
 
+use crate::gateway::media_type::JSON;
 use crate::gateway::snapshot::to_json;
 use crate::pure::error::ApiError;
 use crate::pure::error::operator::OperatorError;
@@ -98,7 +99,6 @@ pub(super) fn wrong_reply() -> OperatorError {
     OperatorError::Api(ApiError::Internal)
 }
 
-pub(super) const JSON: HeaderValue = HeaderValue::from_static("application/json");
 const NO_STORE: HeaderValue = HeaderValue::from_static("no-store");
 const NOSNIFF: HeaderValue = HeaderValue::from_static("nosniff");
 const BEARER: HeaderValue = HeaderValue::from_static("Bearer");

@@ -7,7 +7,7 @@ use http::Method;
 use http::header::{self, HeaderMap, HeaderName};
 
 use super::sessions::Session;
-use super::state::Operator;
+use super::state::OperatorApi;
 use crate::gateway::access::auth_throttle::KeyCheck;
 use crate::ledger::admin::operators::{OperatorOp, OperatorRecord};
 use crate::ledger::admin::{AdminError, AdminOp, AdminReply};
@@ -45,13 +45,17 @@ pub(super) struct Asking<'r> {
 ///
 /// # Errors
 /// 401; 403 for a session's request that may be another page's; 429 when the address has failed too often; 503 when the ledger cannot say.
-pub(super) async fn operator(desk: &Operator, headers: &HeaderMap, asking: Asking<'_>) -> Result<Known, OperatorError> {
+pub(super) async fn operator(
+    api: &OperatorApi,
+    headers: &HeaderMap,
+    asking: Asking<'_>,
+) -> Result<Known, OperatorError> {
     match credentials(headers, asking.is_tls).ok_or(OperatorError::Unauthenticated(KeyFault::Missing))? {
         Credentials::Token(text) => {
-            let (_, operator) = of_token(desk, text, asking.address).await?;
+            let (_, operator) = of_token(api, text, asking.address).await?;
             Ok(Known { operator, csrf: None })
         }
-        Credentials::Session(id) => of_session(desk, id, headers, asking).await,
+        Credentials::Session(id) => of_session(api, id, headers, asking).await,
     }
 }
 
@@ -61,44 +65,44 @@ pub(super) async fn operator(desk: &Operator, headers: &HeaderMap, asking: Askin
 /// # Errors
 /// As [`operator`].
 pub(super) async fn of_token(
-    desk: &Operator,
+    api: &OperatorApi,
     text: Option<&str>,
     address: IpAddr,
 ) -> Result<(KeyDigest, OperatorRecord), OperatorError> {
-    let (throttle, most) = (&desk.throttle, desk.snapshot().config.auth_failures_per_minute);
+    let (throttle, most) = (&api.throttle, api.snapshot().config.auth_failures_per_minute);
     let failed = || OperatorError::from(throttle.failed(Some(address), most));
     let Some(digest) = text.and_then(digest_of_token) else {
         return Err(failed());
     };
-    let now = desk.clock().now();
+    let now = api.clock().now();
     match throttle.check(&digest, Some(address), most, now) {
         KeyCheck::Ask => {}
         KeyCheck::Unknown | KeyCheck::Limited => return Err(failed()),
     }
-    match find(desk, &digest).await? {
+    match find(api, &digest).await? {
         Found::Good(operator) => {
-            throttle.opened(&digest);
+            throttle.note_opened(&digest);
             Ok((digest, operator))
         }
         Found::Ended => {
-            throttle.has_ended(&digest, now);
+            throttle.note_ended(&digest, now);
             Err(failed())
         }
         Found::Nobody => {
-            throttle.is_unknown(&digest, now);
+            throttle.note_unknown(&digest, now);
             Err(failed())
         }
     }
 }
 
 async fn of_session(
-    desk: &Operator,
+    api: &OperatorApi,
     id: &str,
     headers: &HeaderMap,
     asking: Asking<'_>,
 ) -> Result<Known, OperatorError> {
     let over = OperatorError::Unauthenticated(KeyFault::Invalid);
-    let Some(session) = desk.sessions.find(id, desk.clock().now()) else {
+    let Some(session) = api.sessions.find(id, api.clock().now()) else {
         return Err(over);
     };
     check_origin(headers)?;
@@ -106,13 +110,13 @@ async fn of_session(
     if !is_safe && !brings_csrf(headers, &session) {
         return Err(OperatorError::Foreign);
     }
-    match find(desk, &session.token).await? {
+    match find(api, &session.token).await? {
         Found::Good(operator) => Ok(Known {
             operator,
             csrf: Some(session.csrf),
         }),
         Found::Ended | Found::Nobody => {
-            desk.sessions.close(id);
+            api.sessions.close(id);
             Err(over)
         }
     }
@@ -125,9 +129,9 @@ enum Found {
     Nobody,
 }
 
-async fn find(desk: &Operator, digest: &KeyDigest) -> Result<Found, OperatorError> {
+async fn find(api: &OperatorApi, digest: &KeyDigest) -> Result<Found, OperatorError> {
     let digest = digest.to_hex();
-    let asked = desk.run(AdminOp::Operator(OperatorOp::Find { digest })).await;
+    let asked = api.run(AdminOp::Operator(OperatorOp::Find { digest })).await;
     let operators = match asked {
         Ok(AdminReply::Operators { operators }) => operators,
         Ok(_) => return Err(super::answer::wrong_reply()),
@@ -136,17 +140,14 @@ async fn find(desk: &Operator, digest: &KeyDigest) -> Result<Found, OperatorErro
     let Some(operator) = operators.into_iter().next() else {
         return Ok(Found::Nobody);
     };
-    let is_good = operator.is_good(desk.ledger().now());
+    let is_good = operator.is_good(api.ledger().now());
     Ok(if is_good { Found::Good(operator) } else { Found::Ended })
 }
 
 /// The ledger cannot say who it is: never "allowed".
 fn unavailable(error: &AdminError) -> OperatorError {
     log::warn!("refused an operator: {error}");
-    OperatorError::Api(ApiError::Unavailable {
-        message: "The ledger cannot be reached right now.",
-        retry_after_secs: 2,
-    })
+    OperatorError::Api(ApiError::LEDGER_UNREACHABLE)
 }
 
 /// An `Authorization` header counts before a cookie.

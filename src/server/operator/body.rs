@@ -7,6 +7,7 @@ use http::header::{self, HeaderMap};
 use pingora::protocols::http::ServerSession;
 
 use super::route::Takes;
+use crate::net::request_body::{content_length, send_continue};
 use crate::pure::error::ApiError;
 use crate::pure::error::operator::OperatorError;
 
@@ -24,18 +25,12 @@ pub(super) async fn read(session: &mut ServerSession, takes: Takes) -> Result<By
     if !is_json(headers) {
         return Err(OperatorError::MediaType);
     }
-    let too_large = || {
-        OperatorError::Api(ApiError::BodyTooLarge {
-            max: u64::try_from(most).unwrap_or(u64::MAX),
-        })
-    };
+    let max = u64::try_from(most).unwrap_or(u64::MAX);
+    let too_large = || OperatorError::Api(ApiError::BodyTooLarge { max });
     if headers.contains_key(header::CONTENT_ENCODING) {
         return Err(OperatorError::bad("Send the body without a content-encoding."));
     }
-    let length = headers
-        .get(header::CONTENT_LENGTH)
-        .and_then(|value| value.to_str().ok()?.parse::<usize>().ok());
-    if length.is_some_and(|length| length > most) {
+    if content_length(headers).is_some_and(|length| length > max) {
         return Err(too_large());
     }
     let waits = headers.contains_key(header::EXPECT);
@@ -44,9 +39,7 @@ pub(super) async fn read(session: &mut ServerSession, takes: Takes) -> Result<By
         OperatorError::bad("The body cannot be read.")
     };
     if waits {
-        let keepalive = session.get_keepalive();
-        session.write_continue_response().await.map_err(unreadable)?;
-        session.set_keepalive(keepalive);
+        send_continue(session).await.map_err(unreadable)?;
     }
     let whole = async {
         let mut body = Vec::new();

@@ -12,7 +12,7 @@ use super::answer::wrong_reply;
 use super::auth::Known;
 use super::query::{QUOTED_MAX, Query};
 use super::rights::{self, Way};
-use super::state::Operator;
+use super::state::OperatorApi;
 use crate::config::explain;
 use crate::failpoints;
 use crate::gateway::shutdown::{InFlight, Lifecycle};
@@ -26,7 +26,7 @@ use crate::pure::ids::AccountId;
 
 /// One request, read and allowed.
 pub(in crate::server) struct Call<'r> {
-    pub(super) desk: &'r Operator,
+    pub(super) api: &'r OperatorApi,
     pub(super) snapshot: Arc<Snapshot>,
     /// None where the path is open.
     pub(super) known: Option<Known>,
@@ -110,7 +110,7 @@ impl Call<'_> {
     /// 403 when their role may not.
     pub(super) async fn command(&self, op: AdminOp) -> Result<Result<AdminReply, AdminError>, OperatorError> {
         let actor = self.allowed(&op)?;
-        let places = self.desk.running.of(&op);
+        let places = self.api.running.of(&op);
         self.run_in(places, actor, op).await
     }
 
@@ -123,7 +123,7 @@ impl Call<'_> {
         actor: Actor,
         op: AdminOp,
     ) -> Result<Result<AdminReply, AdminError>, OperatorError> {
-        self.run_in(self.desk.running.of_acts(), actor, op).await
+        self.run_in(self.api.running.of_acts(), actor, op).await
     }
 
     /// Runs a command once one of these places is free.
@@ -141,13 +141,13 @@ impl Call<'_> {
             })),
             false => op,
         };
-        let (answer, ledger) = (self.desk.run(op), self.desk.ledger().clone());
+        let (answer, ledger) = (self.api.run(op), self.api.ledger().clone());
         if is_act {
-            self.under_way.begin(&self.desk.admin.life)?;
+            self.under_way.begin(&self.api.admin.life)?;
         }
         let place = places.acquire_owned().await.map_err(|_| internal())?;
         // Until what nobody heard of is undone.
-        let under_way = is_act.then(|| self.desk.admin.life.enter_act());
+        let under_way = is_act.then(|| self.api.admin.life.enter_act());
         let (told, heard) = oneshot::channel();
         #[expect(
             clippy::disallowed_methods,

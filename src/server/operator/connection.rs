@@ -13,18 +13,18 @@ use pingora::server::ShutdownWatch;
 use super::answer::Answer;
 use super::call::UnderWay;
 use super::exchange::{self, Came};
-use super::state::Operator;
+use super::state::OperatorApi;
 use crate::net::head_limit::HeadLimit;
 use crate::pure::error::operator::OperatorError;
-use crate::server::admin_connections::Place;
+use crate::server::admin_connections::AdminConnectionPermit;
 
 /// One connection.
 pub(super) struct Connection {
-    pub(super) desk: Arc<Operator>,
+    pub(super) api: Arc<OperatorApi>,
     pub(super) peer: IpAddr,
     pub(super) is_tls: bool,
     pub(super) limit: Arc<HeadLimit>,
-    pub(super) place: Place,
+    pub(super) permit: AdminConnectionPermit,
 }
 
 #[async_trait]
@@ -35,7 +35,7 @@ impl HttpServerApp for Connection {
         _shutdown: &ShutdownWatch,
     ) -> Option<ReusedHttpStream> {
         self.limit.begin();
-        let times = self.desk.times;
+        let times = self.api.times;
         match tokio::time::timeout(times.head, session.read_request()).await.ok()? {
             Ok(true) => {}
             Ok(false) => return None,
@@ -51,7 +51,7 @@ impl HttpServerApp for Connection {
             }
         }
         // Another process has taken over: nothing was begun, and the client finds it when it connects again.
-        let exchange = self.desk.exchanges.try_acquire().ok()?;
+        let exchange = self.api.exchanges.try_acquire().ok()?;
         let under_way = UnderWay::default();
         let request = session.req_header();
         let is_chunked = request.headers.contains_key(header::TRANSFER_ENCODING);
@@ -63,10 +63,10 @@ impl HttpServerApp for Connection {
             peer: self.peer,
             is_tls: self.is_tls,
             is_misframed: self.limit.head_came(is_chunked).is_err(),
-            place: &self.place,
+            permit: &self.permit,
             under_way: &under_way,
         };
-        let answered = tokio::time::timeout(times.answer, exchange::respond(&self.desk, &mut session, came)).await;
+        let answered = tokio::time::timeout(times.answer, exchange::respond(&self.api, &mut session, came)).await;
         match answered {
             Ok(response) => write(&mut session, response).await?,
             Err(_) => {
@@ -76,7 +76,7 @@ impl HttpServerApp for Connection {
             }
         }
         drop((under_way, exchange));
-        self.place.answered();
+        self.permit.answered();
         let settings = HttpPersistentSettings::for_session(&session);
         // What is left of a body that nobody read is read first.
         let finished = tokio::time::timeout(times.answer, session.finish()).await.ok()?;
@@ -89,7 +89,7 @@ impl Connection {
     /// Answers with an error, after which the connection ends.
     async fn refuse(&self, session: &mut ServerSession, error: &OperatorError) {
         session.set_keepalive(None);
-        let id = self.desk.clock().request_id().to_string();
+        let id = self.api.clock().request_id().to_string();
         write(session, Answer::refusal(error).finished(&id, false)).await;
         session.shutdown().await;
     }

@@ -12,13 +12,13 @@ use super::body;
 use super::call::{Call, UnderWay};
 use super::route::{Needs, Route, Takes};
 use super::routes;
-use super::state::Operator;
+use super::state::OperatorApi;
 use crate::clock::monotonic;
 use crate::gateway::access::head_check;
 use crate::net::client_ip;
 use crate::pure::error::ApiError;
 use crate::pure::error::operator::OperatorError;
-use crate::server::admin_connections::Place;
+use crate::server::admin_connections::AdminConnectionPermit;
 use crate::server::admin_host::is_ours;
 
 /// How a request came.
@@ -28,19 +28,19 @@ pub(super) struct Came<'c> {
     pub(super) is_tls: bool,
     /// Whether what has come of its body is not framed as HTTP wants it.
     pub(super) is_misframed: bool,
-    pub(super) place: &'c Place,
+    pub(super) permit: &'c AdminConnectionPermit,
     pub(super) under_way: &'c UnderWay,
 }
 
 /// Answers a request.
-pub(super) async fn respond(desk: &Operator, session: &mut ServerSession, came: Came<'_>) -> Response<Vec<u8>> {
-    let (id, started) = (desk.clock().request_id().to_string(), monotonic());
+pub(super) async fn respond(api: &OperatorApi, session: &mut ServerSession, came: Came<'_>) -> Response<Vec<u8>> {
+    let (id, started) = (api.clock().request_id().to_string(), monotonic());
     let address = {
-        let trusted = &desk.snapshot().config.trusted_proxies;
+        let trusted = &api.snapshot().config.trusted_proxies;
         client_ip::client(came.peer, &session.req_header().headers, trusted)
     };
     let mut actor = None;
-    let answer = match answer(desk, session, address, came, &mut actor).await {
+    let answer = match answer(api, session, address, came, &mut actor).await {
         Ok(answer) => answer,
         Err(error) => {
             // What was refused unread is still on its way.
@@ -63,13 +63,13 @@ pub(super) async fn respond(desk: &Operator, session: &mut ServerSession, came: 
 }
 
 async fn answer(
-    desk: &Operator,
+    api: &OperatorApi,
     session: &mut ServerSession,
     address: IpAddr,
     came: Came<'_>,
     actor: &mut Option<String>,
 ) -> Result<Answer, OperatorError> {
-    let snapshot = desk.snapshot();
+    let snapshot = api.snapshot();
     check_head(session)?;
     head_check::checked(session)?;
     if came.is_misframed {
@@ -99,9 +99,9 @@ async fn answer(
     let mut known = match route.needs {
         Needs::Nobody => None,
         Needs::Operator | Needs::OneOf(_) => {
-            let known = auth::operator(desk, &head.headers, asking).await?;
+            let known = auth::operator(api, &head.headers, asking).await?;
             *actor = Some(known.operator.id.clone());
-            came.place.works();
+            came.permit.works();
             check_role(route, &known)?;
             Some(known)
         }
@@ -109,12 +109,12 @@ async fn answer(
     let body = body::read(session, route.takes).await?;
     if known.is_some() && route.takes != Takes::Nothing {
         // It may have taken its time: who is no operator any more does not act.
-        let again = auth::operator(desk, &head.headers, asking).await?;
+        let again = auth::operator(api, &head.headers, asking).await?;
         check_role(route, &again)?;
         known = Some(again);
     }
     let call = Call {
-        desk,
+        api,
         snapshot,
         known,
         address,

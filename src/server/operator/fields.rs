@@ -5,44 +5,35 @@ use std::str::FromStr;
 use serde::{Deserialize, Deserializer};
 
 use crate::pure::ids::KeyId;
+use crate::pure::limits::LIMIT_MAX;
+use crate::pure::operator::is_public_id;
+use crate::pure::time::parse_span;
 
 /// A length of time such as `30d`, `12h`, `90m`, `45s` or `0`, in milliseconds: at most 36500 days.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(try_from = "String")]
-pub(super) struct Lasting(pub(super) i64);
+pub(super) struct Lifetime(pub(super) i64);
 
 /// A rate limit: from 1 to 2^53.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(try_from = "u64")]
 pub(super) struct RateLimit(pub(super) u64);
 
-impl TryFrom<String> for Lasting {
+impl TryFrom<String> for Lifetime {
     type Error = String;
 
-    fn try_from(text: String) -> Result<Lasting, String> {
+    fn try_from(text: String) -> Result<Lifetime, String> {
         if text == "0" {
-            return Ok(Lasting(0));
+            return Ok(Lifetime(0));
         }
         let shown = text.get(..text.floor_char_boundary(64)).unwrap_or_default();
-        let bad = || format!("{shown:?} is not a length of time such as 30d, 12h, 90m or 45s, of at most 36500d");
-        let unit = text.chars().next_back().ok_or_else(bad)?;
-        let digits = text.strip_suffix(unit).unwrap_or_default();
-        let millis: i64 = match unit {
-            'd' => 86_400_000,
-            'h' => 3_600_000,
-            'm' => 60_000,
-            's' => 1_000,
-            _ => return Err(bad()),
-        };
-        let is_number = (1..=DIGITS_MAX).contains(&digits.len()) && digits.bytes().all(|byte| byte.is_ascii_digit());
-        let count: Option<i64> = if is_number { digits.parse().ok() } else { None };
-        let lasting = count.and_then(|count| count.checked_mul(millis));
-        let lasting = lasting.filter(|lasting| *lasting <= LASTING_MAX);
-        lasting.map(Lasting).ok_or_else(bad)
+        parse_span(&text)
+            .map(Lifetime)
+            .map_err(|_| format!("{shown:?} is not a length of time such as 30d, 12h, 90m or 45s, of at most 36500d"))
     }
 }
 
-impl Lasting {
+impl Lifetime {
     /// One that is not over at once.
     ///
     /// # Errors
@@ -59,9 +50,9 @@ impl TryFrom<u64> for RateLimit {
     type Error = String;
 
     fn try_from(number: u64) -> Result<RateLimit, String> {
-        match (1..=RATE_MAX).contains(&number) {
+        match (1..=LIMIT_MAX).contains(&number) {
             true => Ok(RateLimit(number)),
-            false => Err(format!("a limit is from 1 to {RATE_MAX}; to stop a key, revoke it")),
+            false => Err(format!("a limit is from 1 to {LIMIT_MAX}; to stop a key, revoke it")),
         }
     }
 }
@@ -74,9 +65,7 @@ impl FromStr for KeyName {
     type Err = String;
 
     fn from_str(text: &str) -> Result<KeyName, String> {
-        let digits = text.strip_prefix("key_").unwrap_or_default();
-        let is_digit = |byte: u8| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte);
-        match digits.len() == 16 && digits.bytes().all(is_digit) {
+        match is_public_id("key_", text) {
             true => Ok(KeyName(KeyId::from(text.to_owned()))),
             false => Err("that is not the id of a key: key_ and 16 hexadecimal digits".to_owned()),
         }
@@ -95,13 +84,10 @@ pub(super) fn present<'de, T: Deserialize<'de>, D: Deserializer<'de>>(
     Option::deserialize(deserializer).map(Some)
 }
 
-const LASTING_MAX: i64 = 36_500 * 86_400_000;
-const DIGITS_MAX: usize = 12;
-const RATE_MAX: u64 = 1 << 53;
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::pure::time::SPAN_MS_MAX;
 
     #[test]
     fn lengths_of_time() {
@@ -110,9 +96,9 @@ mod tests {
             ("24h", 86_400_000),
             ("0s", 0),
             ("0", 0),
-            ("36500d", LASTING_MAX),
+            ("36500d", SPAN_MS_MAX),
         ] {
-            assert_eq!(Lasting::try_from(text.to_owned()), Ok(Lasting(millis)), "{text}");
+            assert_eq!(Lifetime::try_from(text.to_owned()), Ok(Lifetime(millis)), "{text}");
         }
         for text in [
             "",
@@ -127,7 +113,7 @@ mod tests {
             "+1d",
             "1é",
         ] {
-            assert!(Lasting::try_from(text.to_owned()).is_err(), "{text}");
+            assert!(Lifetime::try_from(text.to_owned()).is_err(), "{text}");
         }
     }
 

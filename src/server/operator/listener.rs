@@ -11,73 +11,60 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 
 use super::connection::Connection;
-use super::state::Operator;
+use super::state::OperatorApi;
 use crate::ledger::Ledger;
 use crate::ledger::admin::AdminOp;
 use crate::ledger::admin::accounts::{AccountOp, AccountQuery};
 use crate::net::bounded_stream::BoundedStream;
 use crate::net::head_limit::HeadLimit;
-use crate::server::admin_connections::Connections;
-use crate::server::place::{Place, send_at_once};
+use crate::server::admin_connections::AdminConnections;
+use crate::server::pending_listener::{PendingListener, accepted};
 
-impl Operator {
-    /// Serves at a place that was bound until the process ends.
+impl OperatorApi {
+    /// Serves at `listener` until the process ends.
     ///
     /// # Errors
     /// When the thread cannot be started.
-    pub(crate) fn listen(self, place: Place) -> std::io::Result<()> {
-        place.serve("operator", async move |listener| self.serve(listener).await)
+    pub(crate) fn listen(self, listener: PendingListener) -> std::io::Result<()> {
+        listener.serve("operator", async move |listener| self.serve(listener).await)
     }
 
     /// Serves connections of `listener`, each in a task of its own, until another process takes over and what was begun is answered.
     pub async fn serve(self, listener: TcpListener) {
         let mut handed_over = self.admin.life.handed_over();
-        let (desk, connections) = (Arc::new(self), Arc::new(Connections::of_operators()));
+        let (api, connections) = (Arc::new(self), Arc::new(AdminConnections::of_operators()));
         #[expect(
             clippy::disallowed_methods,
             reason = "it ends with Redis' answers, each of which has its time-out, and has nothing to lose"
         )]
-        tokio::spawn(know_names(desk.ledger().clone()));
+        tokio::spawn(know_names(api.ledger().clone()));
         // Pingora's own stop is nothing to this listener.
         let (_running, stopping) = watch::channel(false);
-        loop {
-            let accepted = tokio::select! {
-                accepted = listener.accept() => accepted,
-                _ = handed_over.wait_for(|handed| *handed) => break,
-            };
-            let (socket, peer) = match accepted {
-                Ok(accepted) => accepted,
-                Err(error) => {
-                    log::warn!("the listener of operators cannot accept: {error}");
-                    tokio::time::sleep(ACCEPT_PAUSE).await;
-                    continue;
-                }
-            };
-            send_at_once(&socket);
+        while let Some((socket, peer)) = accepted("operator_listen", &listener, &mut handed_over).await {
             let peer = peer.ip();
             let is_proxy = {
-                let trusted = &desk.snapshot().config.trusted_proxies;
-                trusted.iter().any(|proxy| proxy.contains(peer.to_canonical()))
+                let trusted = &api.snapshot().config.trusted_proxies;
+                trusted.iter().any(|proxy| proxy.contains(peer))
             };
             // The socket of one for which there is no room is closed.
-            let Some(place) = connections.enter(peer, is_proxy) else {
+            let Some(permit) = connections.enter(peer, is_proxy) else {
                 continue;
             };
-            let (desk, stopping, number) = (Arc::clone(&desk), stopping.clone(), place.number());
+            let (api, stopping, number) = (Arc::clone(&api), stopping.clone(), permit.number());
             #[expect(
                 clippy::disallowed_methods,
                 reason = "a connection has nothing to lose: a command that it began runs in a task of its own"
             )]
             let served = tokio::spawn(async move {
                 let limit = HeadLimit::new();
-                let greeted = tokio::time::timeout(GREETED_WITHIN, greet(&desk, socket, &limit)).await;
+                let greeted = tokio::time::timeout(GREETED_WITHIN, greet(&api, socket, &limit)).await;
                 let Ok(Some((stream, is_tls))) = greeted else { return };
                 let connection = Arc::new(Connection {
-                    desk,
+                    api,
                     peer,
                     is_tls,
                     limit,
-                    place,
+                    permit,
                 });
                 // It ends with its last request.
                 drop(connection.process_new(stream, &stopping).await);
@@ -86,7 +73,7 @@ impl Operator {
         }
         // The address is the other process' now; commands that were begun come to their end.
         drop(listener);
-        if tokio::time::timeout(ENDED_WITHIN, desk.idle()).await.is_err() {
+        if tokio::time::timeout(ENDED_WITHIN, api.idle()).await.is_err() {
             log::warn!("commands of operators outlived the listener");
         }
     }
@@ -105,8 +92,8 @@ async fn know_names(ledger: Ledger) {
 }
 
 /// Over TLS, where the configuration says so.
-async fn greet(desk: &Operator, socket: TcpStream, limit: &Arc<HeadLimit>) -> Option<(Stream, bool)> {
-    let snapshot = desk.snapshot();
+async fn greet(api: &OperatorApi, socket: TcpStream, limit: &Arc<HeadLimit>) -> Option<(Stream, bool)> {
+    let snapshot = api.snapshot();
     let write_max = snapshot.config.timeouts.write;
     let (socket, limit) = (L4Stream::from(socket), Arc::clone(limit));
     let Some(certificate) = &snapshot.operator_certificate else {
@@ -125,4 +112,3 @@ async fn greet(desk: &Operator, socket: TcpStream, limit: &Arc<HeadLimit>) -> Op
 const GREETED_WITHIN: Duration = Duration::from_secs(10);
 /// How long commands that run may keep a listener that ends.
 const ENDED_WITHIN: Duration = Duration::from_secs(60);
-const ACCEPT_PAUSE: Duration = Duration::from_millis(100);

@@ -22,4 +22,4 @@ mod sessions;
 mod shown;
 mod state;
 
-pub use self::state::{Operator, Times};
+pub use self::state::{OperatorApi, Times};

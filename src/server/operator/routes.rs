@@ -6,13 +6,14 @@ use std::future::ready;
 
 use http::Method;
 
-use super::answer::{Answer, JSON};
+use super::answer::Answer;
 use super::endpoints::{
     accounts, books, commands, credits, gateway, keys, operators, pages, session, statement, stripe, usage,
 };
 use super::fields::KeyName;
 use super::openapi;
 use super::route::{Needs, Route, Takes, delete, get, page, patch, post, route};
+use crate::gateway::media_type::JSON;
 use crate::pure::error::operator::OperatorError;
 use crate::pure::ids::AccountId;
 use crate::pure::operator::{Right, is_operator_id};

@@ -15,7 +15,7 @@ use crate::ledger::admin::{AdminError, AdminOp, AdminReply};
 use crate::server::admin::Admin;
 
 /// The state of the operator's API; `serve` answers connections from it.
-pub struct Operator {
+pub struct OperatorApi {
     /// Knows configuration, ledger and figures.
     pub(super) admin: Arc<Admin>,
     /// Failures of operators are their own: wrong keys of clients keep no operator out.
@@ -28,10 +28,10 @@ pub struct Operator {
     pub(super) times: Times,
 }
 
-impl Operator {
+impl OperatorApi {
     /// Over what the admin listener of the same gateway answers from.
-    pub fn new(admin: Arc<Admin>) -> Operator {
-        Operator {
+    pub fn new(admin: Arc<Admin>) -> OperatorApi {
+        OperatorApi {
             admin,
             throttle: AuthThrottle::new(),
             sessions: Sessions::default(),
@@ -43,8 +43,8 @@ impl Operator {
 
     /// The same with other times for the parts of an exchange.
     #[must_use]
-    pub fn within(self, times: Times) -> Operator {
-        Operator { times, ..self }
+    pub fn within(self, times: Times) -> OperatorApi {
+        OperatorApi { times, ..self }
     }
 
     pub(super) fn snapshot(&self) -> Arc<Snapshot> {

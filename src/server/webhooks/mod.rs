@@ -32,7 +32,7 @@ use crate::ledger::admin::events::{Delivery, Event, EventKind, EventOp};
 use crate::ledger::admin::{AdminError, AdminOp, AdminReply};
 use crate::ledger::events::DUE_WITHIN_MS;
 use crate::telemetry::Telemetry;
-use crate::telemetry::deliveries::Delivery as Fate;
+use crate::telemetry::deliveries::DeliveryOutcome;
 
 /// The thread, for whoever stops the process.
 #[derive(Debug)]
@@ -196,7 +196,7 @@ impl Dispatcher {
                 "{} is configured no more, and was not told of {kind} ({id})",
                 delivery.url
             );
-            self.telemetry.deliveries.count(Fate::GivenUp);
+            self.telemetry.deliveries.count(DeliveryOutcome::GivenUp);
         }
         all
     }
@@ -282,7 +282,7 @@ impl Telling {
                 "{} was not told of {kind} ({id}) for three days, and is not any more",
                 delivery.url
             );
-            self.telemetry.deliveries.count(Fate::GivenUp);
+            self.telemetry.deliveries.count(DeliveryOutcome::GivenUp);
             return None;
         }
         // One that is due still later was put off by a clock that was ahead.

@@ -15,7 +15,7 @@ use crate::ledger::admin::events::Delivery;
 use crate::pure::time::Timestamp;
 use crate::pure::webhook::pause_ms;
 use crate::telemetry::Telemetry;
-use crate::telemetry::deliveries::Delivery as Fate;
+use crate::telemetry::deliveries::DeliveryOutcome;
 
 /// A webhook, and how it does.
 #[derive(Debug)]
@@ -72,7 +72,7 @@ impl Receiver {
         match sent {
             Ok(()) => {
                 self.took();
-                telemetry.deliveries.count(Fate::Delivered);
+                telemetry.deliveries.count(DeliveryOutcome::Delivered);
                 None
             }
             Err(Unsent::Gone) => {
@@ -82,12 +82,12 @@ impl Receiver {
                     message.kind,
                     message.id
                 );
-                telemetry.deliveries.count(Fate::GivenUp);
+                telemetry.deliveries.count(DeliveryOutcome::GivenUp);
                 None
             }
             Err(Unsent::Failed(why)) => {
                 self.failed(&why, time);
-                telemetry.deliveries.count(Fate::Failed);
+                telemetry.deliveries.count(DeliveryOutcome::Failed);
                 let failed = delivery.failed.saturating_add(1);
                 let spread = self.spread.hash_one((&message.id, failed));
                 Some(Delivery {

@@ -2,6 +2,7 @@
 
 use super::super::counters::{Figures, TargetFigures};
 use super::super::exposition::Gauges;
+use super::super::labels::UNKNOWN_TIER;
 use crate::pure::money::Credits;
 
 /// Sums since the start. Amounts are in 10⁻¹² credit.
@@ -85,6 +86,3 @@ impl Losses {
 pub(super) fn credits(pico: i128) -> Credits {
     Credits::from_pico(i64::try_from(pico).unwrap_or(i64::MAX))
 }
-
-/// As settling calls a tier without prices.
-const UNKNOWN_TIER: &str = "unknown_service_tier";

@@ -135,7 +135,7 @@ fn a_stream_that_dies_within_an_event_tells_its_client() {
     let mut ctx = after(&books, &STREAM, &[&event(" one")], false);
     let (passed, end) = pass(&mut ctx, "data: {\"choices\":[{", true);
     assert_eq!(passed, Passed::Died);
-    assert!(end.contains(FAILURE) && end.contains("502"), "{end}");
+    assert!(end.contains(STREAM_FAILED.0) && end.contains("502"), "{end}");
     let metered = taken(&mut ctx).finish();
     assert!(metered.is_error && !metered.is_complete && metered.began);
     assert_eq!(metered.delivered.0, 1);
@@ -147,7 +147,7 @@ fn an_upstream_that_dies_between_events_is_told_by_the_gateway() {
     let books = Books::with("10");
     let mut ctx = after(&books, &STREAM, &[&event(" one")], false);
     let told = meter(&mut ctx).fail().unwrap();
-    assert!(text(Some(&told)).contains(FAILURE));
+    assert!(text(Some(&told)).contains(STREAM_FAILED.0));
     let mut ctx = books.call(2, &WHOLE);
     assert_eq!(meter(&mut ctx).fail(), None);
 }
@@ -158,7 +158,7 @@ fn an_early_end_says_why_and_only_a_stream_has_one() {
     for (n, (end, says)) in [
         (EarlyEnd::Maximum, "\"finish_reason\":\"length\""),
         (EarlyEnd::NoCredit, "402"),
-        (EarlyEnd::NoAnswer, LEDGER_MESSAGE),
+        (EarlyEnd::NoAnswer, STREAM_WITHOUT_LEDGER.0),
         (EarlyEnd::Stopped(AccountStop::Closed), AccountStop::Closed.message()),
     ]
     .into_iter()

@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::config::{Credential, Provider};
+use crate::config::Provider;
+use crate::gateway::media_type::JSON;
 use crate::ledger::admin::events::EventOp;
 use crate::ledger::admin::{AdminOp, AdminReply};
 use crate::ledger::events::test;
@@ -14,7 +15,7 @@ use crate::pure::error::operator::OperatorError;
 use crate::pure::ids::Tier;
 use crate::pure::money::Markup;
 use crate::pure::prices::PriceTable;
-use crate::server::operator::answer::{Answer, JSON};
+use crate::server::operator::answer::Answer;
 use crate::server::operator::call::{Call, expect};
 use crate::server::operator::shown::{Amount, Page};
 
@@ -147,7 +148,7 @@ struct TargetState {
 }
 
 pub(in crate::server::operator) async fn providers(call: &Call<'_>) -> Result<Answer, OperatorError> {
-    let gauges = call.desk.admin.gauges();
+    let gauges = call.api.admin.gauges();
     let shown = |provider: &'_ Provider| -> Vec<TargetState> {
         let own = gauges.breakers.iter().filter(|(name, _, _)| *name == provider.name);
         own.map(|(name, model, open)| TargetState {
@@ -165,7 +166,7 @@ pub(in crate::server::operator) async fn providers(call: &Call<'_>) -> Result<An
     let data = providers.map(|provider| ProviderShown {
         name: &provider.name,
         address: &provider.base_url.authority,
-        on: !matches!(provider.credential, Credential::Missing(_)),
+        on: provider.is_on(),
         targets: shown(provider),
     });
     Ok(Answer::json(&Page {
@@ -176,7 +177,7 @@ pub(in crate::server::operator) async fn providers(call: &Call<'_>) -> Result<An
 
 /// The state, as the status page of `admin_listen` reads it.
 pub(in crate::server::operator) async fn status(call: &Call<'_>) -> Result<Answer, OperatorError> {
-    let status = call.desk.admin.status().map_err(|error| {
+    let status = call.api.admin.status().map_err(|error| {
         log::error!("the status cannot be written: {error}");
         OperatorError::Api(ApiError::Internal)
     })?;
@@ -190,7 +191,7 @@ struct Maintenance {
 }
 
 pub(in crate::server::operator) async fn maintenance(call: &Call<'_>) -> Result<Answer, OperatorError> {
-    let on = call.desk.ledger().in_maintenance();
+    let on = call.api.ledger().in_maintenance();
     Ok(Answer::json(&Maintenance { on }))
 }
 
@@ -269,7 +270,7 @@ pub(in crate::server::operator) async fn test_webhook(call: &Call<'_>) -> Result
 
 /// The command that tries one webhook, or all: under an id of this gateway's and by its clock.
 pub(super) fn webhook_test(call: &Call<'_>, url: Option<&str>) -> Result<AdminOp, OperatorError> {
-    let op = AdminOp::Event(EventOp::Raise(test(call.desk.clock(), url)));
+    let op = AdminOp::Event(EventOp::Raise(test(call.api.clock(), url)));
     // Before whether there is one: who may not send one is told no more.
     call.allowed(&op)?;
     let mut webhooks = call.snapshot.config.webhooks.iter();

@@ -7,10 +7,10 @@ use crate::ledger::admin::operators::{ACTS_MAX, ActQuery, OperatorOp, OperatorRe
 use crate::ledger::admin::{AdminOp, AdminReply};
 use crate::ledger::shown::ActShown;
 use crate::pure::error::operator::OperatorError;
-use crate::pure::operator::{self, Role};
+use crate::pure::operator::{self, Role, is_operator_id};
 use crate::server::operator::answer::Answer;
 use crate::server::operator::call::{Call, expect};
-use crate::server::operator::fields::Lasting;
+use crate::server::operator::fields::Lifetime;
 use crate::server::operator::shown::{OperatorShown, Page};
 
 #[derive(Deserialize)]
@@ -19,12 +19,12 @@ struct New {
     name: String,
     role: Role,
     #[serde(default)]
-    expires_in: Option<Lasting>,
+    expires_in: Option<Lifetime>,
 }
 
 pub(in crate::server::operator) async fn create(call: &Call<'_>) -> Result<Answer, OperatorError> {
     let new: New = call.json()?;
-    let expires_in_ms = new.expires_in.map(Lasting::above_zero).transpose();
+    let expires_in_ms = new.expires_in.map(Lifetime::above_zero).transpose();
     let token = operator::token(random()?);
     let op = OperatorOp::Create {
         digest: token.digest().to_hex(),
@@ -34,7 +34,7 @@ pub(in crate::server::operator) async fn create(call: &Call<'_>) -> Result<Answe
     };
     let record = expect(call.run(AdminOp::Operator(op)).await?, one)?;
     let place = format!("/v1/operators/{}", record.id);
-    let shown = OperatorShown::of(record, call.desk.ledger().now()).revealing(token.reveal());
+    let shown = OperatorShown::of(record, call.api.ledger().now()).revealing(token.reveal());
     Ok(Answer::json(&shown).created(&place))
 }
 
@@ -44,7 +44,7 @@ pub(in crate::server::operator) async fn list(call: &Call<'_>) -> Result<Answer,
         AdminReply::Operators { operators } => Some(operators),
         _ => None,
     })?;
-    let now = call.desk.ledger().now();
+    let now = call.api.ledger().now();
     Ok(Answer::json(&Page {
         data: operators
             .into_iter()
@@ -56,13 +56,12 @@ pub(in crate::server::operator) async fn list(call: &Call<'_>) -> Result<Answer,
 
 pub(in crate::server::operator) async fn revoke(call: &Call<'_>) -> Result<Answer, OperatorError> {
     let id = call.name();
-    let digits = id.strip_prefix("op_").unwrap_or_default();
-    if digits.len() != 16 || !digits.bytes().all(|byte| byte.is_ascii_hexdigit()) {
+    if !is_operator_id(id) {
         return Err(OperatorError::not_found("There is no operator of that id."));
     }
     let op = OperatorOp::Revoke { id: id.to_owned() };
     let record = expect(call.run(AdminOp::Operator(op)).await?, one)?;
-    Ok(Answer::json(&OperatorShown::of(record, call.desk.ledger().now())))
+    Ok(Answer::json(&OperatorShown::of(record, call.api.ledger().now())))
 }
 
 pub(in crate::server::operator) async fn log(call: &Call<'_>) -> Result<Answer, OperatorError> {

@@ -35,7 +35,7 @@ fn shown(call: &Call<'_>, operator: OperatorRecord, csrf: Option<String>) -> Ses
             .into_iter()
             .filter(|right| operator.role.may(*right))
             .collect(),
-        operator: OperatorShown::of(operator, call.desk.ledger().now()),
+        operator: OperatorShown::of(operator, call.api.ledger().now()),
         currency: call.snapshot.config.currency.clone(),
     }
 }
@@ -44,8 +44,8 @@ fn shown(call: &Call<'_>, operator: OperatorRecord, csrf: Option<String>) -> Ses
 pub(in crate::server::operator) async fn open(call: &Call<'_>) -> Result<Answer, OperatorError> {
     auth::check_origin(call.headers)?;
     let SignIn { token } = call.json().map_err(|error| failed(call, error))?;
-    let (digest, operator) = auth::of_token(call.desk, Some(token.trim()), call.address).await?;
-    let opened = call.desk.sessions.open(digest, call.desk.clock().now());
+    let (digest, operator) = auth::of_token(call.api, Some(token.trim()), call.address).await?;
+    let opened = call.api.sessions.open(digest, call.api.clock().now());
     let (id, csrf) = opened.map_err(|error| {
         log::error!("the operating system gives no random numbers: {error}");
         OperatorError::Api(ApiError::Internal)
@@ -57,7 +57,7 @@ pub(in crate::server::operator) async fn open(call: &Call<'_>) -> Result<Answer,
 /// A body that cannot be read is a failure like a wrong token.
 fn failed(call: &Call<'_>, error: OperatorError) -> OperatorError {
     let most = call.snapshot.config.auth_failures_per_minute;
-    match call.desk.throttle.failed(Some(call.address), most) {
+    match call.api.throttle.failed(Some(call.address), most) {
         limited @ ApiError::RateLimited { .. } => limited.into(),
         _ => error,
     }
@@ -70,7 +70,7 @@ pub(in crate::server::operator) async fn show(call: &Call<'_>) -> Result<Answer,
 
 pub(in crate::server::operator) async fn close(call: &Call<'_>) -> Result<Answer, OperatorError> {
     if let Some(id) = auth::session_id(call.headers, call.is_tls) {
-        call.desk.sessions.close(id);
+        call.api.sessions.close(id);
     }
     Ok(Answer::nothing().with(header::SET_COOKIE, &cookie(call.is_tls, "", 0)))
 }

@@ -57,7 +57,7 @@ pub(in crate::server::operator) async fn show(call: &Call<'_>) -> Result<Answer,
         Some("csv") => true,
         Some(_) => return Err(OperatorError::bad("format must be json or csv.")),
     };
-    let today = call.desk.clock().now().day();
+    let today = call.api.clock().now().day();
     let (this_month, _) = Days::of_month(today).bounds(today);
     let op = CreditOp::Statement {
         account: call.account()?,

@@ -42,11 +42,11 @@ pub(in crate::server::operator) async fn hear(call: &Call<'_>) -> Result<Answer,
         log::error!("MONEY: Stripe's messages cannot be credited: {why}");
         OperatorError::Ledger("Stripe's messages cannot be checked right now.".to_owned())
     })?;
-    let signed = stripe::verify(secret, header.unwrap_or_default(), &call.body, call.desk.clock().now());
+    let signed = stripe::verify(secret, header.unwrap_or_default(), &call.body, call.api.clock().now());
     if let Err(fault) = signed {
         log::warn!("a message to Stripe's hook from {} is refused: {fault}", call.address);
         let most = call.snapshot.config.auth_failures_per_minute;
-        return Err(match call.desk.throttle.failed(Some(call.address), most) {
+        return Err(match call.api.throttle.failed(Some(call.address), most) {
             ApiError::Unauthenticated(KeyFault::Missing | KeyFault::Invalid) => {
                 OperatorError::bad(format!("The message is not taken for Stripe's: {fault}."))
             }
@@ -59,7 +59,7 @@ pub(in crate::server::operator) async fn hear(call: &Call<'_>) -> Result<Answer,
         Notice::Refunded(refunds) => take_back(call, hook, refunds).await,
         Notice::WentBack { event, kind, payment } => {
             if kind == stripe::DISPUTE_CREATED {
-                call.desk.admin.telemetry.payments.disputed();
+                call.api.admin.telemetry.payments.disputed();
             }
             let payment = payment.unwrap_or_else(|| "a payment that it does not name".to_owned());
             log::warn!(
@@ -83,7 +83,7 @@ async fn credit(call: &Call<'_>, hook: &StripeHook, payment: Payment) -> Result<
         currency,
         amount_minor,
     } = payment;
-    let unassigned = || call.desk.admin.telemetry.payments.unassigned();
+    let unassigned = || call.api.admin.telemetry.payments.unassigned();
     let Some(account) = account else {
         unassigned();
         log::error!(
@@ -145,7 +145,7 @@ async fn take_back(call: &Call<'_>, hook: &StripeHook, refunds: Vec<Refund>) -> 
         if added {
             taken = taken.saturating_add(took);
             short = short.saturating_add(missing);
-            call.desk.admin.telemetry.refunds.short(missing);
+            call.api.admin.telemetry.refunds.short(missing);
         }
         if missing > Credits::ZERO {
             // Each time: whoever was to say so at first may have died.

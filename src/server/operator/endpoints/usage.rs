@@ -5,11 +5,12 @@ use serde::Serialize;
 
 use crate::gateway::api::endpoints::generations::{Generation, LIMIT};
 use crate::gateway::api::endpoints::usage::{UsageBooks, summary};
+use crate::gateway::media_type::JSON;
 use crate::ledger::admin::{AdminOp, AdminReply, RECEIPTS_MAX, ReceiptQuery};
 use crate::ledger::query::{EndUserQuery, EndUserUsage, KeyedRow, UsageQuery, is_place};
 use crate::pure::error::operator::OperatorError;
 use crate::pure::ids::{AccountId, KeyId};
-use crate::server::operator::answer::{Answer, JSON};
+use crate::server::operator::answer::Answer;
 use crate::server::operator::call::{Call, expect};
 use crate::server::operator::fields::KeyName;
 use crate::server::operator::shown::{Amount, Page};
@@ -19,7 +20,7 @@ pub(in crate::server::operator) async fn usage(call: &Call<'_>) -> Result<Answer
     let account: AccountId = query.needed("account")?;
     let key: Option<KeyName> = query.read_as("key")?;
     is_there(call, &account).await?;
-    let today = call.desk.clock().now().day();
+    let today = call.api.clock().now().day();
     let key = key.as_ref().map(|key| &key.0);
     let body = summary::<Amount, _>(call, &account, key, query.pairs(), today).await?;
     Ok(Answer::body(JSON, body))

@@ -4,20 +4,23 @@ use std::io::ErrorKind;
 use std::net::{SocketAddr, TcpListener};
 use std::time::Duration;
 
-/// Where such a listener is to listen. An address that is in use is tried until it is free: in an upgrade the process before has it for
+use tokio::net::TcpStream;
+use tokio::sync::watch;
+
+/// Where such a listener listens, or will. An address that is in use is tried until it is free: in an upgrade the process before has it for
 /// a while.
 #[derive(Debug)]
-pub(crate) struct Place {
+pub(crate) struct PendingListener {
     /// Its key in the configuration.
     key: &'static str,
     address: SocketAddr,
     listener: Option<TcpListener>,
 }
 
-impl Place {
+impl PendingListener {
     /// # Errors
     /// When the address cannot be had for another reason than that it is in use.
-    pub(crate) fn bind(key: &'static str, address: SocketAddr) -> std::io::Result<Place> {
+    pub(crate) fn bind(key: &'static str, address: SocketAddr) -> std::io::Result<PendingListener> {
         let listener = match bind(address) {
             Ok(listener) => Some(listener),
             Err(error) if error.kind() == ErrorKind::AddrInUse => None,
@@ -25,7 +28,7 @@ impl Place {
                 return Err(std::io::Error::new(error.kind(), format!("{key}: {address}: {error}")));
             }
         };
-        Ok(Place { key, address, listener })
+        Ok(PendingListener { key, address, listener })
     }
 
     /// The key and the address, where another process has that, and this one waits for it.
@@ -42,7 +45,7 @@ impl Place {
         thread: &str,
         serve: impl AsyncFnOnce(tokio::net::TcpListener) + Send + 'static,
     ) -> std::io::Result<()> {
-        let Place { key, address, listener } = self;
+        let PendingListener { key, address, listener } = self;
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let work = move || {
             let listener = listener.unwrap_or_else(|| bind_at_last(key, address));
@@ -58,8 +61,33 @@ impl Place {
     }
 }
 
+/// The next connection of a listener; none once that is handed over to another process. A connection that cannot be taken is logged, and the
+/// next one is waited for after a pause. `key` is the listener's in the configuration.
+pub(super) async fn accepted(
+    key: &str,
+    listener: &tokio::net::TcpListener,
+    handed_over: &mut watch::Receiver<bool>,
+) -> Option<(TcpStream, SocketAddr)> {
+    loop {
+        let accepted = tokio::select! {
+            accepted = listener.accept() => accepted,
+            _ = handed_over.wait_for(|handed| *handed) => return None,
+        };
+        match accepted {
+            Ok((socket, peer)) => {
+                send_at_once(&socket);
+                return Some((socket, peer));
+            }
+            Err(error) => {
+                log::warn!("{key}: a connection cannot be accepted: {error}");
+                tokio::time::sleep(ACCEPT_PAUSE).await;
+            }
+        }
+    }
+}
+
 /// Has an answer's last bytes leave at once: they would wait up to 40 ms until the client acknowledges those before.
-pub(crate) fn send_at_once(socket: &tokio::net::TcpStream) {
+fn send_at_once(socket: &TcpStream) {
     if let Err(error) = socket.set_nodelay(true) {
         log::debug!("a connection sends with delays: {error}");
     }
@@ -81,5 +109,7 @@ fn bind_at_last(key: &str, address: SocketAddr) -> TcpListener {
     }
 }
 
+/// A pause after a connection that could not be accepted: there may be no descriptor left.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 /// How long nobody may be at the address in an upgrade.
 const BIND_EVERY: Duration = Duration::from_millis(10);
