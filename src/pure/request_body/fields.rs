@@ -339,6 +339,8 @@ const FIELDS: [(&str, Rule); FIELDS_COUNT] = [
     ("previous_response_id", Rule::Refused(HIDDEN_PROMPT)),
     ("conversation", Rule::Refused(HIDDEN_PROMPT)),
     ("cached_content", Rule::Refused(HIDDEN_PROMPT)),
+    ("cachedcontent", Rule::Refused(HIDDEN_PROMPT)),
+    ("data_sources", Rule::Refused(HIDDEN_PROMPT)),
     // Answers that are kept, come later, or are made and not delivered.
     (STORE, Rule::Refused(KEPT)),
     ("background", Rule::Refused(KEPT)),
@@ -358,7 +360,7 @@ const FIELDS: [(&str, Rule); FIELDS_COUNT] = [
 static BY_LENGTH: [usize; FIELDS_COUNT] = by_length();
 /// For each length of a name where its fields begin in [`BY_LENGTH`]; those of the next length begin where they end.
 static STARTS: [usize; LENGTH_MAX + 2] = starts();
-const FIELDS_COUNT: usize = 80;
+const FIELDS_COUNT: usize = 82;
 const LENGTH_MAX: usize = 24;
 const _: () = assert!(3 * LENGTH_MAX <= text::NAME_BYTES_MAX);
 

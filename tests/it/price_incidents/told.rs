@@ -128,6 +128,45 @@ async fn a_stream_with_its_end_is_owed_though_its_connection_is_cut() {
     assert_eq!(upstream.seen().len() - before, 1, "its provider is asked once");
 }
 
+fn choice(index: u64, content: &str, finish: Value) -> String {
+    event(
+        json!([{ "index": index, "delta": { "content": content }, "finish_reason": finish }]),
+        Value::Null,
+    )
+}
+
+/// Text after the last usage, an error, a connection that is cut: none of it comes with another cost.
+#[tokio::test]
+async fn a_cost_that_was_told_is_what_a_stream_owes_that_fails_after_it() {
+    let said = |text: &str| choice(0, text, Value::Null);
+    let (stop, late) = (choice(0, "", json!("stop")), said(" and much more text than was reported"));
+    let last = event(json!([]), usage(9, 1));
+    let other = choice(1, "the second choice says more than that", Value::Null);
+    let error = json!({ "error": { "message": "x", "code": 500 } }).to_string();
+    // How many choices are asked for, the events, and whether a cost is told before the provider fails.
+    let cases: [(u64, &[&str], bool); 8] = [
+        (1, &[&said("Hi"), &stop, &last], true),
+        (1, &[&said("Hi"), &stop, &last, &late], true),
+        (1, &[&said("Hi"), &finish(usage(9, 1)), &late], true),
+        (1, &[&said("Hi"), &stop, &last, &late, &error], true),
+        (1, &[&stop, &last, &error], true),
+        (2, &[&said("Hi"), &stop, &last, &other], false),
+        (2, &[&said("Hi"), &stop, &last, &other, &error], false),
+        (2, &[&stop, &last], false),
+    ];
+    for (choices, events, is_told) in cases {
+        let reply = events.iter().fold(Reply::stream().role(), |reply, event| reply.event(event));
+        let (_upstream, gateway) = always(reply.close()).await;
+        let body = json!({ "model": SMALL, "max_tokens": 2_000, "stream": true, "n": choices,
+            "stream_options": { "include_usage": true }, "messages": [{ "role": "user", "content": "word ".repeat(50) }] });
+        let answer = gateway.http1.post("/llm/chat", body.to_string()).await.ok();
+        let (answer, spent) = (answer.text(), gateway.spent().await);
+        assert!(answer.contains("\"error\":") || choices == 1, "{answer}");
+        assert_eq!(told_cost(answer), is_told.then_some(spent), "{choices} {events:?}: {answer}");
+        gateway.check_books().await;
+    }
+}
+
 #[tokio::test]
 async fn what_follows_a_whole_answer_changes_no_bill() {
     let answer = whole_chat(&"word ".repeat(300), Some((9, 2))).to_string();

@@ -49,7 +49,7 @@ impl StreamTap {
         let tariff = tariff.filter(|_| seen.usage && span.end > span.start && !self.released)?;
         // Who reports before its end reports after it too.
         let ends_all = seen.finish && tariff.body.choices() == 1 && !self.reports_often;
-        let follows_end = self.has_finish && seen.choices != Choices::Some;
+        let follows_end = self.finished && seen.choices != Choices::Some;
         // Who did not ask for the usage chunk, which is left out, is not told what it would correct.
         let may_be_last = seen.completion && !self.done && !self.options.drop_usage_chunk;
         Some(EventUsage {
@@ -115,15 +115,15 @@ impl StreamTap {
         }
     }
 
-    /// What the bill that the client was told last is made of, when the stream has its end and no text came after it.
+    /// What the bill that the client was told last is made of, when the stream has its end, whichever that was.
     pub fn told_use(&self) -> Option<&ToldUse> {
-        let told = self.told.as_ref()?;
-        (self.has_end || (self.closed && told.delivered == self.delivered())).then_some(told)
+        self.told.as_ref().filter(|_| self.has_end || self.closed)
     }
 
-    /// The bill that the client was told at the end of the stream: it is owed as it is, whatever comes after that.
+    /// The bill that the client was told last, when the stream has its end: it is owed as it is. Whatever came after it the client was not
+    /// told of: text behind the last usage, an error, a connection that was cut.
     pub fn told_bill(&self) -> Option<Bill> {
-        self.told.as_ref().filter(|_| self.has_end).map(ToldUse::bill)
+        self.told_use().map(ToldUse::bill)
     }
 
     fn tell(&mut self, told: ToldUsage, reported: Option<Usage>) {

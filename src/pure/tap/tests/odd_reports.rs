@@ -102,13 +102,13 @@ fn a_provider_that_reports_before_its_end_reports_after_it_too() {
 }
 
 #[test]
-fn what_was_told_counts_with_done_or_where_the_stream_is_over_and_no_text_came_after_it() {
+fn what_was_told_counts_with_done_or_where_the_stream_is_over() {
     let call = Call::of(CATALOGUE);
     for (after, is_over, counts) in [
         ("", false, false),
         ("", true, true),
         (DELTA, false, false),
-        (DELTA, true, false),
+        (DELTA, true, true),
         (DONE, false, true),
         (DONE, true, true),
     ] {
