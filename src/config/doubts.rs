@@ -2,18 +2,24 @@
 
 use std::os::unix::fs::PermissionsExt;
 
+use rust_decimal::Decimal;
+
 use super::store::has_password;
 use super::{Config, ConfigError, Store};
-use crate::pure::catalogue::Catalogue;
 use crate::pure::catalogue::doubts::PriceMax;
-use crate::pure::money::{ListPrice, ProviderPrice};
+use crate::pure::catalogue::{Catalogue, Model, ModelKind};
+use crate::pure::money::{ListPrice, Markup, ProviderPrice};
 use crate::pure::prices::{LongPromptRow, PriceRow, PriceTable};
 use crate::pure::yaml_lines;
 
 /// Doubts about the configuration.
 pub fn of_config(config: &Config) -> Vec<ConfigError> {
     let text = super::read(&config.path).unwrap_or_default();
-    let doubts = [("store", of_store(config)), ("currency", of_currency(&config.currency))];
+    let doubts = [
+        ("store", of_store(config)),
+        ("markup", of_markup(config.markup)),
+        ("currency", of_currency(&config.currency)),
+    ];
     let told = doubts.into_iter().filter_map(|(key, problem)| {
         let line = yaml_lines::of_key(&text, &[key]);
         Some(ConfigError::new(&config.path, format!("{key}: {}", problem?)).at(line))
@@ -21,7 +27,7 @@ pub fn of_config(config: &Config) -> Vec<ConfigError> {
     told.collect()
 }
 
-/// Doubts about a configuration's catalogue: prices that nobody asks for a token.
+/// Doubts about a configuration's catalogue: prices that nobody asks for a token, and figures of a model that do not fit together.
 pub fn of_catalogue(config: &Config, catalogue: &Catalogue) -> Vec<ConfigError> {
     let Some(max) = price_max(config) else {
         return Vec::new();
@@ -29,6 +35,12 @@ pub fn of_catalogue(config: &Config, catalogue: &Catalogue) -> Vec<ConfigError> 
     let mut text = None;
     let mut doubts = Vec::new();
     for model in catalogue.models() {
+        for (entry, key, problem) in of_model(model) {
+            let text = text.get_or_insert_with(|| super::read(&config.catalogue).unwrap_or_default());
+            let line = yaml_lines::of_entry(text, &model.id, entry).map(|at| line_of_key(text, at, key));
+            let problem = format!("{}: {problem}", model.id);
+            doubts.push(ConfigError::new(&config.catalogue, problem).at(line));
+        }
         let rows = rows_of(&model.prices);
         let prices = rows.iter().flat_map(|row| row.own().map(move |price| (row, price)));
         for (row, (key, price)) in prices {
@@ -46,6 +58,29 @@ pub fn of_catalogue(config: &Config, catalogue: &Catalogue) -> Vec<ConfigError> 
         }
     }
     doubts.truncate(DOUBTS_MAX);
+    doubts
+}
+
+/// Figures of a model that do not fit together: each time the keys on the way to where that stands, and what is doubtful.
+fn of_model(model: &Model) -> Vec<(&'static str, &'static str, String)> {
+    let mut doubts = Vec::new();
+    let (max, context) = (model.max_completion_tokens, model.context_length);
+    if max > context {
+        let key = "max_completion_tokens";
+        doubts.push((
+            key,
+            key,
+            format!("{key} is {max}, and context_length {context}: no answer is longer than the context"),
+        ));
+    }
+    let pricing = &model.pricing;
+    if model.kind() == ModelKind::Chat && pricing.completion.is_zero() && !pricing.prompt.is_zero() {
+        doubts.push((
+            "pricing",
+            "completion",
+            "pricing.completion is 0, and pricing.prompt is not: nobody pays for what the model answers".to_owned(),
+        ));
+    }
     doubts
 }
 
@@ -157,6 +192,21 @@ fn of_store(config: &Config) -> Option<String> {
     })
 }
 
+/// A factor that was probably meant as a percentage.
+fn of_markup(markup: Markup) -> Option<String> {
+    let factor = markup.decimal();
+    if factor < Decimal::TWO {
+        return None;
+    }
+    let percent = factor.checked_mul(Decimal::new(1, 2))?.checked_add(Decimal::ONE)?;
+    Some(format!(
+        "customers pay {} times the provider's price; {} % is \"{}\"",
+        factor.normalize(),
+        factor.normalize(),
+        percent.normalize()
+    ))
+}
+
 /// A code of three capital letters passes, and a name of the operator's own (`credits`); not another spelling of a currency.
 fn of_currency(currency: &str) -> Option<String> {
     let is_letters = !currency.is_empty() && currency.bytes().all(|b| b.is_ascii_alphabetic());
@@ -201,129 +251,4 @@ const PERMISSIONS: u32 = 0o777;
 const READABLE_BY_OTHERS: u32 = 0o004;
 
 #[cfg(test)]
-mod tests {
-    use std::fs::{Permissions, set_permissions, write};
-
-    use super::*;
-
-    /// What is said of a configuration whose file has this mode.
-    fn doubts(text: &str, mode: u32) -> Vec<String> {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("tollgate.yaml");
-        write(&path, text).unwrap();
-        set_permissions(&path, Permissions::from_mode(mode)).unwrap();
-        let environment = |name: &str| (name == "SET").then(|| "redis://:hunter2@127.0.0.1".to_owned());
-        let config = Config::parse(&path, text, &environment).unwrap();
-        let place = folder.path().display().to_string();
-        let told = of_config(&config).into_iter();
-        told.map(|doubt| doubt.to_string().replace(&place, "")).collect()
-    }
-
-    #[test]
-    fn a_password_of_redis_in_a_file_that_everybody_may_read_is_a_doubt() {
-        let with = "threads: 2\nstore: \"redis://:hunter2@127.0.0.1\"\n";
-        for (mode, shown) in [(0o644, "644"), (0o604, "604")] {
-            let [told] = doubts(with, mode).try_into().unwrap();
-            assert!(told.starts_with("/tollgate.yaml:2: store: its password "), "{told}");
-            assert!(
-                told.contains(&format!("the mode {shown}: ")) && !told.contains("hunter2"),
-                "{told}"
-            );
-        }
-        assert_eq!(doubts(with, 0o640), [""; 0], "others may not read it");
-        for without in [
-            "store: \"redis://127.0.0.1\"",
-            "store_env: SET",
-            "store: \"sqlite://a:b@c\"",
-        ] {
-            assert_eq!(doubts(without, 0o644), [""; 0], "{without}");
-        }
-        let both = format!("{with}currency: euro\n");
-        assert_eq!(doubts(&both, 0o644).len(), 2, "each doubt is told");
-    }
-
-    /// Of whatever row it is, each where it stands; what a row leaves out is told once.
-    #[test]
-    fn a_price_of_a_million_is_told_in_every_row_with_its_line() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("tollgate.yaml");
-        let catalogue = folder.path().join("catalogue.yaml");
-        let conf = format!(
-            "catalogue: {}\nproviders: {{ p: {{ base_url: 'http://127.0.0.1:1/v1' }} }}\n",
-            catalogue.display()
-        );
-        let config = Config::parse(&path, &conf, &|_| None).unwrap();
-        let good = "\
-models:
-  - id: a/b
-    name: B
-    provider: P
-    context_length: 9
-    max_completion_tokens: 5
-    modality: text->text
-    pricing:
-      prompt: \"0.000001\"
-      completion: \"0.000002\"
-      overrides:
-        - min_prompt_tokens: 200
-          prompt: \"0.000003\"
-      tiers:
-        flex: { prompt: \"0.000004\", overrides: [ { min_prompt_tokens: 300, prompt: \"0.000005\" } ] }
-        priority:
-          prompt: \"0.000006\"
-          overrides:
-            - min_prompt_tokens: 400
-              prompt: \"0.000007\"
-            - min_prompt_tokens: 500
-              prompt: \"0.000008\"
-              audio: \"0.000009\"
-    tier: lite
-    purposes: [chat]
-    targets: [ { provider: p, model: m } ]
-";
-        let check = |slip: &str, expected: &[&str]| {
-            let text = match slip {
-                "" => good.to_owned(),
-                price => good.replacen(price, "0.15", 1),
-            };
-            write(&catalogue, &text).unwrap();
-            let told = of_catalogue(&config, &config.catalogue_of(&text).unwrap());
-            let folder = format!("{}/catalogue.yaml:", folder.path().display());
-            let told = told.iter().map(|doubt| {
-                let told = doubt.to_string().replace(&folder, "");
-                let (place, _) = told.split_once(" is more than 0.01 for one token").unwrap();
-                place.to_owned()
-            });
-            assert_eq!(told.collect::<Vec<_>>(), expected, "{slip}");
-        };
-        check("", &[]);
-        check("0.000001", &["9: a/b: pricing.prompt"]);
-        check("0.000002", &["10: a/b: pricing.completion"]);
-        check("0.000003", &["13: a/b: pricing.overrides.prompt"]);
-        check("0.000004", &["15: a/b: pricing.tiers.flex.prompt"]);
-        check("0.000005", &["15: a/b: pricing.tiers.flex.overrides.prompt"]);
-        check("0.000006", &["17: a/b: pricing.tiers.priority.prompt"]);
-        check("0.000007", &["20: a/b: pricing.tiers.priority.overrides.prompt"]);
-        check("0.000008", &["22: a/b: pricing.tiers.priority.overrides.prompt"]);
-        check("0.000009", &["23: a/b: pricing.tiers.priority.overrides.audio"]);
-    }
-
-    #[test]
-    fn a_currency_is_a_code_or_a_name_of_its_own() {
-        for good in ["USD", "EUR", "CHF", "credits", "Points"] {
-            assert_eq!(of_currency(good), None, "{good}");
-        }
-        for (doubtful, says) in [
-            ("dollars", "USD?"),
-            ("Euro", "EUR?"),
-            ("usd", "USD?"),
-            ("", "neither"),
-            ("$", "neither"),
-            ("US dollars", "neither"),
-            ("abcdefghijklmnopq", "neither"),
-        ] {
-            let told = of_currency(doubtful).expect(doubtful);
-            assert!(told.contains(says), "{doubtful}: {told}");
-        }
-    }
-}
+mod tests;

@@ -122,7 +122,9 @@ pub(super) fn ended(session: &ServerSession, ctx: &mut Ctx, ending: Ending) {
     let outcome = match ending {
         Ending::ClientGone | Ending::DrainEnded { .. } | Ending::DrainFailed => Outcome::ClientGone,
         Ending::Dropped => Outcome::Dropped,
-        Ending::UpstreamFailed if !admitted => recorder.said().unwrap_or(Outcome::Dropped),
+        Ending::UpstreamFailed | Ending::Stopped if !admitted => recorder.said().unwrap_or(Outcome::Dropped),
+        // Whatever its attempts came to before.
+        Ending::Stopped => Outcome::Dropped,
         Ending::UpstreamFailed => recorder.said().unwrap_or(Outcome::UpstreamFailed),
         Ending::Complete => recorder.said().unwrap_or(Outcome::Complete),
     };

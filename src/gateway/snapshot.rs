@@ -11,7 +11,7 @@ use super::api::pages::Pages;
 use super::upstream::providers::{Upstream, Upstreams};
 use super::upstream::targets::{Candidate, Candidates};
 use crate::clock::Clock;
-use crate::config::{Config, ConfigError, Traces, secrets};
+use crate::config::{Config, ConfigError, Credential, Traces, secrets};
 use crate::net::certificates::{Certificate, HTTP_1, HTTP_1_AND_2};
 use crate::pure::catalogue::{Catalogue, Model, Purpose};
 use crate::pure::hash_map::FastMap;
@@ -83,10 +83,8 @@ impl Snapshot {
             return Err(config.mistake(problem));
         }
         let mut warnings: Vec<String> = Vec::new();
-        for provider in config.providers.values() {
-            if let crate::config::Credential::Missing(variable) = &provider.credential {
-                warnings.push(format!("provider {} is off: {variable} is not set", provider.name));
-            }
+        for (provider, variable) in variables_missing(&config) {
+            warnings.push(format!("provider {provider} is off: {variable} is not set"));
         }
         if let Traces::Missing(variable) = &config.traces {
             warnings.push(format!("traces are off: {variable} is not set"));
@@ -135,6 +133,18 @@ impl Snapshot {
 }
 
 impl Snapshot {
+    /// What an operator has to know where no model is on sale. None where one is.
+    pub fn nothing_on_sale(&self) -> Option<String> {
+        if !self.catalogue.models().is_empty() {
+            return None;
+        }
+        let off = variables_missing(&self.config);
+        let off: String = off
+            .map(|(provider, variable)| format!("; provider {provider} is off, for {variable} is not set"))
+            .collect();
+        Some(format!("no model is on sale: every call is answered with 404{off}"))
+    }
+
     /// Has the listeners speak TLS, or not, as they did with the state before: who reads a new configuration exchanges certificates, and only
     /// a start switches TLS on or off. A certificate that the new configuration does not name any more stays.
     pub(crate) fn keep_tls_of(&mut self, before: &Snapshot) {
@@ -174,6 +184,15 @@ pub fn problems(config: &Config) -> Vec<ConfigError> {
         .chain(secrets::problems(config))
         .map(|problem| config.mistake(problem))
         .collect()
+}
+
+/// The providers that are off, each with the variable that is not set.
+fn variables_missing(config: &Config) -> impl Iterator<Item = (&str, &str)> {
+    let providers = config.providers.values();
+    providers.filter_map(|provider| match &provider.credential {
+        Credential::Missing(variable) => Some((provider.name.as_str(), variable.as_str())),
+        Credential::None | Credential::Bearer(_) => None,
+    })
 }
 
 fn keep_tls(new: &mut Option<Arc<Certificate>>, before: Option<&Arc<Certificate>>) {

@@ -14,7 +14,7 @@ mod stream;
 pub use self::credit::{AccountShortage, SpendShortage};
 use self::credit::{account_short, credits, quota_exceeded, spent};
 pub use self::stopped::AccountStop;
-pub use self::stream::{STREAM_FAILED, STREAM_WITHOUT_LEDGER};
+pub use self::stream::{STREAM_FAILED, STREAM_STOPPED, STREAM_WITHOUT_LEDGER, StreamError};
 
 use super::idempotency::KeyRefusal;
 use super::money::Credits;

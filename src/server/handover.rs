@@ -134,12 +134,13 @@ impl Handover {
         };
         let mut stage = Stage::Prepares;
         let ended = self.converse(to, &mut stage);
+        let ended = ended.map_or_else(|error| error.to_string(), |()| "the new one failed".into());
         match (stage, ended) {
             (Stage::Looked, _) => {}
             (Stage::Serves, _) => self.succeeded.notify_one(),
-            (Stage::Prepares, ended) => log::error!("no other process takes over, this one goes on: {ended:?}"),
+            (Stage::Prepares, ended) => log::error!("no other process takes over, this one goes on: {ended}"),
             (Stage::HasLedger, ended) => {
-                log::error!("the process that took the ledger over does not serve, this one goes on: {ended:?}");
+                log::error!("the process that took the ledger over does not serve, this one goes on: {ended}");
                 peer.end();
                 self.take_back();
             }

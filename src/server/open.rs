@@ -77,10 +77,12 @@ pub(crate) fn open_beside(tollgate: &Tollgate, start: Start) -> Result<Opened, S
         .flatten()
         .filter_map(PendingListener::taken)
     {
-        match start {
-            Start::Upgrade => log::info!("{key}: {address} is the other process' until that goes"),
-            Start::Fresh => log::warn!("{key}: {address} is in use; it is tried until it is free"),
-        }
+        // In an upgrade the process before has it, most often.
+        let level = match start {
+            Start::Upgrade => log::Level::Info,
+            Start::Fresh => log::Level::Warn,
+        };
+        log::log!(level, "{key}: {address} is in use; it is tried until it is free");
     }
     let journal = Step::Journal.take(|| {
         let journal = Journal::open(&config.data_dir);
@@ -150,6 +152,9 @@ pub(crate) fn start_beside(
         ..
     } = opened;
     let snapshot = tollgate.snapshot();
+    if let Some(problem) = snapshot.nothing_on_sale() {
+        log::error!("{problem}");
+    }
     for warning in &snapshot.warnings {
         log::warn!("{warning}");
     }

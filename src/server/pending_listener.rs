@@ -7,6 +7,8 @@ use std::time::Duration;
 use tokio::net::TcpStream;
 use tokio::sync::watch;
 
+use crate::clock::monotonic;
+
 /// Where such a listener listens, or will. An address that is in use is tried until it is free: in an upgrade the process before has it for
 /// a while.
 #[derive(Debug)]
@@ -100,12 +102,31 @@ fn bind(address: SocketAddr) -> std::io::Result<TcpListener> {
 }
 
 fn bind_at_last(key: &str, address: SocketAddr) -> TcpListener {
+    let (began, mut told_at) = (monotonic(), None);
     loop {
         std::thread::sleep(BIND_EVERY);
-        if let Ok(listener) = bind(address) {
-            log::info!("{key}: {address} is free now");
-            return listener;
+        match bind(address) {
+            Ok(listener) => {
+                log::info!("{key}: {address} is free now");
+                return listener;
+            }
+            Err(error) => {
+                let waited = monotonic().saturating_duration_since(began);
+                if is_told(waited, told_at) {
+                    told_at = Some(waited);
+                    let secs = waited.as_secs();
+                    log::error!("{key}: {address} cannot be had for {secs} s, and nobody is served there: {error}");
+                }
+            }
         }
+    }
+}
+
+/// Whether it is told that an address is waited for, where that was told last after so long.
+fn is_told(waited: Duration, told_at: Option<Duration>) -> bool {
+    match told_at {
+        None => waited >= TOLD_AFTER,
+        Some(before) => waited.saturating_sub(before) >= TOLD_EVERY,
     }
 }
 
@@ -113,3 +134,24 @@ fn bind_at_last(key: &str, address: SocketAddr) -> TcpListener {
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 /// How long nobody may be at the address in an upgrade.
 const BIND_EVERY: Duration = Duration::from_millis(10);
+/// For how long an address is waited for before that is an error, and how often it is told then.
+const TOLD_AFTER: Duration = Duration::from_secs(30);
+const TOLD_EVERY: Duration = Duration::from_secs(60);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A stranger may have the address for ever: that is told again and again, and not with each try.
+    #[test]
+    fn an_address_that_is_not_free_is_told_after_half_a_minute_and_then_each_minute() {
+        let mut told = Vec::new();
+        for tenths in 0..2_000 {
+            let waited = Duration::from_millis(tenths * 100);
+            if is_told(waited, told.last().copied()) {
+                told.push(waited);
+            }
+        }
+        assert_eq!(told, [30, 90, 150].map(Duration::from_secs));
+    }
+}

@@ -12,6 +12,7 @@ use crate::config::{Config, ConfigError};
 use crate::gateway::snapshot::Snapshot;
 use crate::gateway::upstream::providers::Upstreams;
 use crate::pure::catalogue::changes::Changes;
+use crate::pure::catalogue::doubts;
 use crate::telemetry::Telemetry;
 
 /// What a reload did.
@@ -132,6 +133,18 @@ fn report(old: &Snapshot, new: &Snapshot) {
     text.lines()
         .take(CHANGES_LOGGED_MAX)
         .for_each(|line| log::info!("{line}"));
+    for warning in relabelled(&old.config, &new.config) {
+        log::warn!("{warning}");
+    }
+    let moves = doubts::moves(&old.catalogue, &new.catalogue);
+    let moved = moves.iter().take(CHANGES_LOGGED_MAX);
+    moved.for_each(|price| log::warn!("{price}"));
+    if let Some(more) = moves.len().checked_sub(CHANGES_LOGGED_MAX).filter(|more| *more > 0) {
+        log::warn!("{more} more prices become ten times what they were or more, or a tenth or less");
+    }
+    if let Some(problem) = new.nothing_on_sale() {
+        log::error!("{problem}");
+    }
     for warning in new.warnings.iter().filter(|warning| !old.warnings.contains(warning)) {
         log::warn!("{warning}");
     }
@@ -161,6 +174,24 @@ fn waiting(old: &Config, new: &Config) -> Vec<&'static str> {
     keys.into_iter()
         .filter_map(|(key, has_changed)| has_changed.then_some(key))
         .collect()
+}
+
+/// What to know of keys that name what is in the ledger, and change nothing there.
+fn relabelled(old: &Config, new: &Config) -> Vec<String> {
+    let mut told = Vec::new();
+    if old.key_prefix != new.key_prefix {
+        let (from, to) = (&old.key_prefix, &new.key_prefix);
+        told.push(format!(
+            "key_prefix goes from {from} to {to}: keys that were made before are refused with 401 until it is {from} again"
+        ));
+    }
+    if old.currency != new.currency {
+        let (from, to) = (&old.currency, &new.currency);
+        told.push(format!(
+            "currency goes from {from} to {to}: amounts are only called so, and no balance or price is converted"
+        ));
+    }
+    told
 }
 
 fn has_operator_tls(config: &Config) -> bool {
@@ -194,6 +225,16 @@ mod tests {
 
     fn config(text: &str) -> Config {
         Config::parse(Path::new("t.yaml"), text, &|_| None).unwrap()
+    }
+
+    #[test]
+    fn another_prefix_of_keys_and_another_currency_are_told() {
+        let old = config("");
+        assert_eq!(relabelled(&old, &config("markup: \"1.2\"")), [""; 0]);
+        let [prefix] = relabelled(&old, &config("key_prefix: x_")).try_into().unwrap();
+        assert!(prefix.starts_with("key_prefix goes from tg_ to x_: keys that were made before are refused"));
+        let [currency] = relabelled(&old, &config("currency: EUR")).try_into().unwrap();
+        assert!(currency.starts_with("currency goes from USD to EUR: amounts are only called so"));
     }
 
     #[test]

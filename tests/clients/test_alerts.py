@@ -213,6 +213,13 @@ def credential_is_refused(place: Place, happening: Happening):
     assert call(place.account(), "unauthorized") == 500
 
 
+def credentials_are_missing(place: Place, happening: Happening):
+    """It was started without them: the configuration names a variable that is not set."""
+    account = place.account()
+    while happening.wait():
+        assert call(account, "none") == 404
+
+
 def refund_comes_late(place: Place, happening: Happening):
     """What Stripe pays back was taken from the account meanwhile, a chargeback takes what is not there, a payment names no account, and one is
     disputed."""
@@ -262,6 +269,7 @@ def stop_hangs(place: Place, happening: Happening):
 
 # Nobody listens there. The secret is one of the environment that the gateway has.
 NOBODY = [{"url": "http://127.0.0.1:1/", "secret_env": "TOLLGATE_TEST_WEBHOOK_SECRET", "allow_private": True}]
+UNSOLD = {"faulty": {"base_url": "http://127.0.0.1:1/v1", "api_key_env": "TOLLGATE_TEST_NEVER_SET"}}
 CAUSES = {
     # Where nothing may be late, the provider has time, however busy the machine is.
     "control": Cause(nothing, frozenset(), {"timeouts": PATIENT}),
@@ -309,6 +317,7 @@ CAUSES = {
         {"timeouts": PATIENT},
     ),
     "credential": Cause(credential_is_refused, frozenset({"TollgateCredentialRefused"}), {"timeouts": PATIENT}),
+    "unsold": Cause(credentials_are_missing, frozenset({"TollgateNothingOnSale"}), {"providers": UNSOLD}),
     "refund": Cause(
         refund_comes_late,
         frozenset({"TollgateRefundShort", "TollgateAccountsBelowZero", "TollgatePaymentUnassigned", "TollgateDispute"}),

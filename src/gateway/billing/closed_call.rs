@@ -16,6 +16,8 @@ pub(in crate::gateway) enum Ending {
     ClientGone,
     /// The upstream failed before.
     UpstreamFailed,
+    /// The process stopped before, and no longer waited. Nobody owes more than had the upstream failed.
+    Stopped,
     /// As [`Ending::ClientGone`], of a call that reasons where nobody sees it: so long after its head the answer had not come to its end.
     DrainEnded {
         /// Milliseconds from the answer's head to the end of the drain.

@@ -6,7 +6,7 @@ use super::early_end::EarlyEnd;
 use super::metered::{Metered, read};
 use crate::pure::bill::Tariff;
 use crate::pure::charge::{Ceiling, Passing};
-use crate::pure::error::{ApiError, STREAM_FAILED, STREAM_WITHOUT_LEDGER};
+use crate::pure::error::{ApiError, STREAM_FAILED, STREAM_WITHOUT_LEDGER, StreamError};
 use crate::pure::request_body::{RequestBody, ResponseMode};
 use crate::pure::tap::{Forward, Framing, Said, StreamTap, TapOptions, WholeCost, WholeTap};
 use crate::pure::tokens::Encoding;
@@ -254,13 +254,10 @@ impl Meter {
         Some((completion.min(self.ceiling.completion), prompt))
     }
 
-    /// The upstream died: what is left to say to the client. None when nothing can mend the answer.
-    pub(in crate::gateway) fn fail(&mut self) -> Option<Bytes> {
+    /// The upstream died, or the process stops: what is left to say to the client. None when nothing can mend the answer.
+    pub(in crate::gateway) fn fail(&mut self, (message, kind, status): StreamError) -> Option<Bytes> {
         match &mut self.tap {
-            Tap::Stream(tap) => {
-                let (message, kind, status) = STREAM_FAILED;
-                Some(tap.fail(message, kind, status))
-            }
+            Tap::Stream(tap) => Some(tap.fail(message, kind, status)),
             Tap::Whole(_) => None,
         }
     }

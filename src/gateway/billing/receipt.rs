@@ -17,7 +17,7 @@ impl From<Ending> for CallEnding {
             Ending::ClientGone | Ending::DrainFailed => CallEnding::ClientGone,
             Ending::UpstreamFailed => CallEnding::UpstreamFailed,
             Ending::DrainEnded { .. } => CallEnding::DrainEnded,
-            Ending::Dropped => CallEnding::Dropped,
+            Ending::Stopped | Ending::Dropped => CallEnding::Dropped,
         }
     }
 }

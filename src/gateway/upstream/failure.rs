@@ -22,7 +22,7 @@ use crate::gateway::recorder;
 use crate::gateway::trace;
 use crate::gateway::transport::deadline::{is_ended, is_stopped, write_within};
 use crate::net::error_text::ErrorText;
-use crate::pure::error::ApiError;
+use crate::pure::error::{ApiError, STREAM_FAILED, STREAM_STOPPED};
 
 /// Why an attempt, or the whole call, came to its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -220,10 +220,14 @@ fn give_up_target(ctx: &mut Ctx, error: &Error, verdict: Option<Box<Verdict>>, c
     let id = ctx.id;
     let Some(call) = ctx.call() else { return Next::End };
     let retry_after_secs = verdict.as_ref().and_then(|verdict| verdict.retry_after_secs);
-    if let Some(attempt) = &call.attempt {
-        attempt.candidate.breaker.failed(clock, retry_after_secs);
-        call.tried.push(attempt.candidate.index);
+    let failed = call.attempt.as_ref().map(|attempt| &attempt.candidate);
+    if let Some(failed) = failed {
+        failed.breaker.failed(clock, retry_after_secs);
+        call.tried.push(failed.index);
     }
+    let target = failed.map_or_else(String::new, |failed| {
+        format!("{}:{}", failed.upstream.name, failed.model)
+    });
     discard::answer(call);
     let failure = verdict.map_or(ApiError::UpstreamUnreachable, |verdict| verdict.error);
     let next = level(&failure, error);
@@ -231,14 +235,15 @@ fn give_up_target(ctx: &mut Ctx, error: &Error, verdict: Option<Box<Verdict>>, c
     if let Some(recorder) = call.recorder() {
         recorder.begins_again();
     }
-    let is_left = call
-        .admission
-        .as_ref()
-        .is_some_and(|admission| snapshot.is_target_left(&admission.permit.model().id, &call.tried));
-    if !is_left {
+    let model = call.admission.as_ref().map(|admission| &admission.permit.model().id);
+    let Some(model) = model.filter(|model| snapshot.is_target_left(model, &call.tried)) else {
         return Next::End;
-    }
-    log::log!(next, "request {id}: the next target is asked: {}", ErrorText(error));
+    };
+    log::log!(
+        next,
+        "request {id}: {target} failed on {model}, the next target is asked: {}",
+        ErrorText(error)
+    );
     Next::Another
 }
 
@@ -249,7 +254,7 @@ pub(in crate::gateway) async fn send_error(session: &mut Session, ctx: &mut Ctx,
     let is_clients = *error.esource() == ErrorSource::Downstream;
     if has_left && !is_clients && ctx.call().is_some_and(|call| call.capture.is_some()) {
         // It was read on for its key: who comes back with that is given the end that a client which stayed would have read.
-        let tail = error_tail(ctx);
+        let tail = error_tail(ctx, error);
         capture::ends_with(ctx, tail.as_ref());
     }
     if has_left || is_clients {
@@ -271,12 +276,12 @@ pub(in crate::gateway) async fn send_error(session: &mut Session, ctx: &mut Ctx,
     );
     let mut can_reuse_downstream = false;
     let written = if !responses::has_begun(session) {
-        ctx.recorder().failed(&failure);
+        note(ctx, error, &failure);
         // The connection is closed after a failure, and this says so.
         session.set_keepalive(None);
         responses::error(session, ctx, &wire).await
     } else {
-        let tail = error_tail(ctx);
+        let tail = error_tail(ctx, error);
         capture::ends_with(ctx, tail.as_ref());
         match tail {
             // Also when the process stops: this is what it stops with.
@@ -301,10 +306,22 @@ pub(in crate::gateway) async fn send_error(session: &mut Session, ctx: &mut Ctx,
     }
 }
 
+/// Notes why the request failed. A stop is nobody's failure and no denial: it is dropped.
+fn note(ctx: &mut Ctx, error: &Error, failure: &ApiError) {
+    if !is_stopped(error) {
+        ctx.recorder().failed(failure);
+    }
+}
+
 /// What ends an answer that has begun, after a failure. None when nothing can.
-fn error_tail(ctx: &mut Ctx) -> Option<Bytes> {
+fn error_tail(ctx: &mut Ctx, error: &Error) -> Option<Bytes> {
+    let why = if is_stopped(error) {
+        STREAM_STOPPED
+    } else {
+        STREAM_FAILED
+    };
     match &mut ctx.call()?.answer {
-        Answer::Metered(meter) => meter.fail(),
+        Answer::Metered(meter) => meter.fail(why),
         // Nothing of a refusal leaves before all of it does.
         Answer::Refusal(_) | Answer::None => None,
     }
@@ -324,13 +341,14 @@ fn level(failure: &ApiError, error: &Error) -> log::Level {
 /// What the client is told when no attempt is left and nothing was sent yet.
 fn told(ctx: &mut Ctx, error: &Error) -> ApiError {
     let failure = ctx.call().and_then(|call| call.failure.take());
-    failure
-        .map(|failure| *failure)
-        .unwrap_or(if is_upstreams(error) || is_stopped(error) {
-            ApiError::UpstreamUnreachable
-        } else {
-            ApiError::Internal
-        })
+    if is_stopped(error) {
+        return ApiError::STOPPED;
+    }
+    failure.map(|failure| *failure).unwrap_or(if is_upstreams(error) {
+        ApiError::UpstreamUnreachable
+    } else {
+        ApiError::Internal
+    })
 }
 
 /// How the call ended, as far as its connections tell.
@@ -351,6 +369,7 @@ pub(in crate::gateway) fn ending(ctx: &mut Ctx, error: Option<&Error>) -> Ending
         }
         (ErrorSource::Downstream, None) => Ending::ClientGone,
         _ if has_left => Ending::DrainFailed,
+        _ if is_stopped(error) => Ending::Stopped,
         _ => Ending::UpstreamFailed,
     }
 }

@@ -37,6 +37,35 @@ pub fn between(old: &Catalogue, new: &Catalogue, max: Option<PriceMax>) -> Optio
     })
 }
 
+/// Each price of a model in both that becomes ten times what it was or more, or a tenth or less.
+pub fn moves(old: &Catalogue, new: &Catalogue) -> Vec<String> {
+    let mut moves = Vec::new();
+    for model in new.models() {
+        let Some(before) = old.model(&model.id).filter(|before| before.prices != model.prices) else {
+            continue;
+        };
+        for (tier, prompt) in points(model) {
+            let (from, to) = (before.prices.row(prompt, tier), model.prices.row(prompt, tier));
+            for ((name, from), (_, to)) in own(from).into_iter().zip(own(to)) {
+                if has_moved(from, to) {
+                    let text = move_text(name, (tier, prompt), from, to);
+                    moves.push(format!("{}: {text}", model.id));
+                }
+            }
+        }
+    }
+    moves
+}
+
+/// Of prices that both have: one that begins, or is left out, is told with the other changes.
+fn has_moved(from: Option<ListPrice>, to: Option<ListPrice>) -> bool {
+    let (Some(from), Some(to)) = (from, to) else {
+        return false;
+    };
+    let (from, to) = (from.units(), to.units());
+    from != to && (to >= from.saturating_mul(MOVES_MAX) || to.saturating_mul(MOVES_MAX) <= from)
+}
+
 /// A price of a token that nobody asks.
 fn too_dear(model: &Model, max: Option<PriceMax>) -> Option<String> {
     let max = max?.token;
@@ -68,16 +97,23 @@ fn moved(before: &Model, model: &Model, max: Option<PriceMax>) -> Option<String>
         let (from, to) = (before.prices.row(prompt, tier), model.prices.row(prompt, tier));
         let mut pairs = paid(from).into_iter().zip(paid(to));
         let ((name, from), (_, to)) = pairs.find(|((name, from), (_, to))| is_doubtful(name, *from, *to, max))?;
-        let (from, to) = (shown(from), shown(to));
-        let tier = tier.map_or_else(String::new, |tier| format!(" in the tier {tier}"));
-        Some(match prompt.0 {
-            0 => format!("its {name} price{tier} goes from {from} to {to}"),
-            _ => format!(
-                "its {name} price{tier} goes from {from} to {to} in prompts of {} tokens",
-                prompt.0
-            ),
-        })
+        Some(move_text(name, (tier, prompt), from, to))
     })
+}
+
+/// `its prompt price in the tier flex goes from 0.1 to 0.2 in prompts of 300 tokens`.
+fn move_text(
+    name: &str,
+    (tier, prompt): (Option<&str>, PromptTokens),
+    from: Option<ListPrice>,
+    to: Option<ListPrice>,
+) -> String {
+    let (from, to) = (shown(from), shown(to));
+    let tier = tier.map_or_else(String::new, |tier| format!(" in the tier {tier}"));
+    match prompt.0 {
+        0 => format!("its {name} price{tier} goes from {from} to {to}"),
+        tokens => format!("its {name} price{tier} goes from {from} to {to} in prompts of {tokens} tokens"),
+    }
 }
 
 fn is_doubtful(name: &str, from: Option<ListPrice>, to: Option<ListPrice>, max: Option<PriceMax>) -> bool {
@@ -124,6 +160,13 @@ fn tokens(row: &PriceRow) -> Vec<(&'static str, Option<ListPrice>)> {
     ];
     tokens.extend(row.kinds.named());
     tokens
+}
+
+/// The prices of a row, that of a call among them.
+fn own(row: &PriceRow) -> Vec<(&'static str, Option<ListPrice>)> {
+    let mut own = tokens(row);
+    own.push((CALL, row.kinds.request));
+    own
 }
 
 /// What is paid by a row: a kind without a price of its own costs what its side costs, but for reads, which are told apart.

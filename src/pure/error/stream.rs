@@ -1,7 +1,9 @@
 //! What a stream's client is told by an event of its own, when the answer has begun and cannot end as it should.
 
+use super::ApiError;
+
 /// Message, type and code of an event of error.
-type StreamError = (&'static str, &'static str, u16);
+pub type StreamError = (&'static str, &'static str, u16);
 
 /// The provider failed within the answer.
 pub const STREAM_FAILED: StreamError = (
@@ -10,9 +12,24 @@ pub const STREAM_FAILED: StreamError = (
     502,
 );
 
+/// The gateway stops, and no longer waits for the answer.
+pub const STREAM_STOPPED: StreamError = (
+    "The gateway was stopped before the answer was complete.",
+    "service_unavailable",
+    503,
+);
+
 /// The ledger cannot say whether the rest of the answer can be paid.
 pub const STREAM_WITHOUT_LEDGER: StreamError = (
     "The ledger cannot be reached, and what was set aside for this answer is used up or may be gone.",
     "service_unavailable",
     503,
 );
+
+impl ApiError {
+    /// The same as [`STREAM_STOPPED`], where nothing of the answer was sent.
+    pub const STOPPED: ApiError = ApiError::Unavailable {
+        message: STREAM_STOPPED.0,
+        retry_after_secs: 1,
+    };
+}

@@ -44,6 +44,11 @@ impl<'de> Deserialize<'de> for Markup {
 }
 
 impl Markup {
+    /// The factor as it was written.
+    pub fn decimal(self) -> Decimal {
+        self.0
+    }
+
     /// What callers pay for a call that costs so much at the provider, 0 or more: rounded once, half to even, at 10^-12 credit.
     ///
     /// # Errors

@@ -82,9 +82,15 @@ impl Site {
     /// Keeps the ledger in another file. Only before the first start.
     pub fn keep_ledger_at(&mut self, file: PathBuf) {
         self.ledger_file = file;
+        let store = self.store_text();
+        self.change(|conf| conf["store"] = store.into());
+    }
+
+    /// Changes the configuration's file.
+    pub fn change(&self, change: impl FnOnce(&mut Value)) {
         let text = std::fs::read_to_string(self.path("tollgate.yaml")).unwrap();
         let mut conf: Value = serde_json::from_str(&text).unwrap();
-        conf["store"] = self.store_text().into();
+        change(&mut conf);
         std::fs::write(self.path("tollgate.yaml"), conf.to_string()).unwrap();
     }
 

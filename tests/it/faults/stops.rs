@@ -3,6 +3,7 @@
 use std::time::{Duration, Instant};
 
 use serde_json::json;
+use tollgate::pure::receipt::CallEnding;
 
 use super::load::{Load, one_call};
 use super::process::{Ground, Site, journals};
@@ -117,6 +118,39 @@ async fn a_stream_that_outlives_the_stop_is_told_and_billed() {
     load.record.keep(0, vec![call]);
     load.record.check(&site.ledger(), &provider).unwrap();
     assert!(received > 3);
+}
+
+/// A stream that a stop cuts is no failure of its provider's: the client, the receipt and the access log say so.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_stop_that_cuts_a_stream_does_not_blame_its_provider() {
+    let pace = Pace {
+        tokens: 100_000,
+        pause: Duration::from_millis(5),
+    };
+    let provider = Provider::start(pace).await;
+    let mut site = Site::new(Ground::Sqlite, &provider, |conf| conf["drain_seconds"] = 1.into());
+    let access_log = site.path("access.log");
+    site.change(|conf| conf["access_log"] = access_log.to_str().into());
+    site.start(&[]);
+    let load = Load::new(&site, 1);
+    let (head, body, _) = posted(2);
+    let mut raw = Raw::connect(([127, 0, 0, 1], site.port).into()).await;
+    let key = load.key(0).reveal();
+    raw.send(format!("{head}authorization: Bearer {key}\r\n\r\n{body}"))
+        .await;
+    eventually("the stream runs", async || provider.sent(2).filter(|sent| *sent > 3)).await;
+    site.signal("-TERM");
+    let answer = String::from_utf8(raw.rest().await).unwrap();
+    let told = "\"error\":{\"code\":503,\"message\":\"The gateway was stopped before the answer was complete.\"";
+    assert!(answer.contains(told) && !answer.contains("provider failed"), "{answer}");
+    assert!(answer.contains("\"type\":\"service_unavailable\""), "{answer}");
+    tokio::task::block_in_place(|| site.wait_end());
+    let lines = std::fs::read_to_string(access_log).unwrap();
+    assert!(lines.contains("\"outcome\":\"dropped\""), "{lines}");
+    site.start(&[]);
+    let receipts = site.ledger().receipts(&load.record.account(0));
+    let endings: Vec<_> = receipts.iter().map(|receipt| receipt.billed.call.ending).collect();
+    assert_eq!(endings, [Some(CallEnding::Dropped)]);
 }
 
 /// An answer beyond a catalogue's maximum is over before its hold was raised: a stop waits until it is raised and billed.

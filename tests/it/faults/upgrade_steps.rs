@@ -90,13 +90,52 @@ async fn an_upgrade_to_a_broken_access_log_leaves_the_old_process_serving() {
     let mut site = Site::new(Ground::Sqlite, &provider, |_| ());
     site.start(&[]);
     let mut load = Load::new(&site, 1);
-    let text = std::fs::read_to_string(site.path("tollgate.yaml")).unwrap();
-    let mut conf: serde_json::Value = serde_json::from_str(&text).unwrap();
-    conf["access_log"] = "/nowhere/access.log".into();
-    std::fs::write(site.path("tollgate.yaml"), conf.to_string()).unwrap();
+    site.change(|conf| conf["access_log"] = "/nowhere/access.log".into());
     ended(&mut site.successor(&[])).await;
     let call = one_call(&reqwest::Client::new(), &site.base_url(), load.key(0), 2).await;
     assert!(matches!(call.outcome, Outcome::Whole { .. }), "{call:?}");
     load.record.keep(0, vec![call]);
     load.reconciled(&site, &provider).await;
+}
+
+/// The one that was found: the new process has no provider's credential in its environment, and would answer each call with 404.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_upgrade_without_the_credentials_leaves_the_old_process_serving() {
+    let (provider, variable) = (Provider::start(PACE).await, "TOLLGATE_TEST_CREDENTIAL");
+    let mut site = Site::new(Ground::Sqlite, &provider, |conf| {
+        for name in ["main", "spare"] {
+            conf["providers"][name]["api_key_env"] = variable.into();
+        }
+    });
+    site.start(&[(variable, "secret")]);
+    let mut load = Load::new(&site, 1);
+    ended(&mut site.successor(&[])).await;
+    for told in [
+        "the gateway that runs goes on: no model is on sale",
+        "provider main is off, for TOLLGATE_TEST_CREDENTIAL is not set",
+        "no other process takes over, this one goes on: the new one failed",
+    ] {
+        eventually("it is told", async || site.log().contains(told).then_some(())).await;
+    }
+    let call = one_call(&reqwest::Client::new(), &site.base_url(), load.key(0), 2).await;
+    assert!(matches!(call.outcome, Outcome::Whole { .. }), "{call:?}");
+    load.record.keep(0, vec![call]);
+    load.reconciled(&site, &provider).await;
+}
+
+/// A start on its own serves what it can, and says that it sells nothing.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_start_that_sells_nothing_says_so() {
+    let provider = Provider::quick().await;
+    let mut site = Site::new(Ground::Sqlite, &provider, |conf| {
+        for name in ["main", "spare"] {
+            conf["providers"][name]["api_key_env"] = "TOLLGATE_TEST_CREDENTIAL".into();
+        }
+    });
+    site.start(&[]);
+    let is_told = || {
+        site.log()
+            .contains("no model is on sale: every call is answered with 404")
+    };
+    eventually("it is told", async || is_told().then_some(())).await;
 }

@@ -139,7 +139,10 @@ fn choice(index: u64, content: &str, finish: Value) -> String {
 #[tokio::test]
 async fn a_cost_that_was_told_is_what_a_stream_owes_that_fails_after_it() {
     let said = |text: &str| choice(0, text, Value::Null);
-    let (stop, late) = (choice(0, "", json!("stop")), said(" and much more text than was reported"));
+    let (stop, late) = (
+        choice(0, "", json!("stop")),
+        said(" and much more text than was reported"),
+    );
     let last = event(json!([]), usage(9, 1));
     let other = choice(1, "the second choice says more than that", Value::Null);
     let error = json!({ "error": { "message": "x", "code": 500 } }).to_string();
@@ -155,14 +158,20 @@ async fn a_cost_that_was_told_is_what_a_stream_owes_that_fails_after_it() {
         (2, &[&stop, &last], false),
     ];
     for (choices, events, is_told) in cases {
-        let reply = events.iter().fold(Reply::stream().role(), |reply, event| reply.event(event));
+        let reply = events
+            .iter()
+            .fold(Reply::stream().role(), |reply, event| reply.event(event));
         let (_upstream, gateway) = always(reply.close()).await;
         let body = json!({ "model": SMALL, "max_tokens": 2_000, "stream": true, "n": choices,
             "stream_options": { "include_usage": true }, "messages": [{ "role": "user", "content": "word ".repeat(50) }] });
         let answer = gateway.http1.post("/llm/chat", body.to_string()).await.ok();
         let (answer, spent) = (answer.text(), gateway.spent().await);
         assert!(answer.contains("\"error\":") || choices == 1, "{answer}");
-        assert_eq!(told_cost(answer), is_told.then_some(spent), "{choices} {events:?}: {answer}");
+        assert_eq!(
+            told_cost(answer),
+            is_told.then_some(spent),
+            "{choices} {events:?}: {answer}"
+        );
         gateway.check_books().await;
     }
 }

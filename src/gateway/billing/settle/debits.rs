@@ -359,6 +359,7 @@ fn each_ending_is_in_the_receipt() {
     for (ending, told) in [
         (Ending::ClientGone, CallEnding::ClientGone),
         (Ending::UpstreamFailed, CallEnding::UpstreamFailed),
+        (Ending::Stopped, CallEnding::Dropped),
         (Ending::Dropped, CallEnding::Dropped),
     ] {
         let books = Books::with("10");

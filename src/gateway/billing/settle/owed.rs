@@ -21,7 +21,7 @@ pub(super) enum Charge {
 pub(super) fn charge(metered: &Metered, ending: Ending) -> Charge {
     let delivered = metered.delivered.0 > 0;
     // That the client has left makes nothing owed that it would not owe had it stayed.
-    let has_failed = matches!(ending, Ending::UpstreamFailed | Ending::DrainFailed);
+    let has_failed = matches!(ending, Ending::UpstreamFailed | Ending::Stopped | Ending::DrainFailed);
     let has_failed = has_failed && !metered.is_complete && !metered.is_part_passed;
     if !delivered && (metered.is_error || has_failed) {
         return Charge::Nothing;
@@ -36,9 +36,12 @@ pub(super) fn charge(metered: &Metered, ending: Ending) -> Charge {
     match ending {
         _ if delivered => Charge::PromptToCount,
         // An answer without a token is paid for when it came to its end; one of which nothing came is not.
-        Ending::Complete | Ending::Dropped | Ending::UpstreamFailed if !metered.began => Charge::Nothing,
+        Ending::Complete | Ending::Dropped | Ending::UpstreamFailed | Ending::Stopped if !metered.began => {
+            Charge::Nothing
+        }
         Ending::Complete
         | Ending::UpstreamFailed
+        | Ending::Stopped
         | Ending::ClientGone
         | Ending::DrainEnded { .. }
         | Ending::DrainFailed
@@ -51,6 +54,6 @@ pub(super) fn charge(metered: &Metered, ending: Ending) -> Charge {
 pub(super) fn is_unread(metered: &Metered, ending: Ending) -> bool {
     match ending {
         Ending::ClientGone | Ending::DrainEnded { .. } => !metered.is_over && !metered.is_error,
-        Ending::Complete | Ending::UpstreamFailed | Ending::DrainFailed | Ending::Dropped => false,
+        Ending::Complete | Ending::UpstreamFailed | Ending::Stopped | Ending::DrainFailed | Ending::Dropped => false,
     }
 }

@@ -33,6 +33,7 @@ fn a_report_of_a_whole_answer_wins_however_the_call_ended() {
         Ending::Complete,
         Ending::ClientGone,
         Ending::UpstreamFailed,
+        Ending::Stopped,
         Ending::Dropped,
     ] {
         let whole = Metered {
@@ -73,6 +74,30 @@ fn a_failed_upstream_is_free_only_when_nothing_was_delivered() {
         ..metered(Some((9, 9)), 0)
     };
     assert_eq!(charge(&error, Ending::Complete), Charge::Nothing);
+}
+
+/// Whatever came, a call that a stop cuts owes what it would had its provider failed.
+#[test]
+fn a_stop_makes_nothing_owed_that_a_failed_upstream_would_not() {
+    for (reported, delivered) in [(None, 0), (None, 1), (Some((9, 0)), 0), (Some((9, 2)), 3)] {
+        for (is_complete, is_part_passed, began) in [
+            (false, false, true),
+            (true, false, true),
+            (false, true, true),
+            (false, false, false),
+        ] {
+            let metered = Metered {
+                is_complete,
+                is_part_passed,
+                began,
+                ..metered(reported, delivered)
+            };
+            assert_eq!(
+                charge(&metered, Ending::Stopped),
+                charge(&metered, Ending::UpstreamFailed)
+            );
+        }
+    }
 }
 
 #[test]
@@ -127,6 +152,7 @@ fn a_client_is_why_there_is_no_report_only_where_it_left_while_one_could_come() 
         (Ending::DrainEnded { elapsed_ms: 9 }, true),
         (Ending::DrainFailed, false),
         (Ending::UpstreamFailed, false),
+        (Ending::Stopped, false),
         (Ending::Complete, false),
         (Ending::Dropped, false),
     ] {

@@ -1,7 +1,7 @@
 //! What an import that nobody looks at does not take over.
 
 use super::{parse, yaml};
-use crate::pure::catalogue::doubts::{PriceMax, between};
+use crate::pure::catalogue::doubts::{PriceMax, between, moves};
 use crate::pure::money::{Markup, ProviderPrice};
 
 /// The catalogue with these prices of its first model, and its second model by this id.
@@ -30,6 +30,29 @@ fn check(from: &str, to: &str, doubt: Option<&str>) {
 }
 
 const USUAL: &str = "prompt: \"0.000001\", completion: \"0.000002\"";
+
+/// What a reload warns of: what an operator saves is in force at once.
+#[test]
+fn each_price_that_becomes_ten_times_what_it_was_or_a_tenth_is_told() {
+    let moved = |from: &str, to: &str| {
+        let [old, new] = [from, to].map(|prices| parse(&with(prices, "a/e")).unwrap());
+        moves(&old, &new)
+    };
+    assert_eq!(moved(USUAL, USUAL), [""; 0]);
+    assert_eq!(
+        moved(USUAL, "prompt: \"0.0000099\", completion: \"0.0000003\""),
+        [""; 0]
+    );
+    assert_eq!(
+        moved(USUAL, "prompt: \"0.00001\", completion: \"0.0000002\""),
+        [
+            "a/m: its prompt price goes from 0.00000115 to 0.0000115",
+            "a/m: its completion price goes from 0.0000023 to 0.00000023",
+        ]
+    );
+    let free = moved(USUAL, "prompt: \"0.000001\", completion: \"0\"");
+    assert_eq!(free, ["a/m: its completion price goes from 0.0000023 to 0"]);
+}
 
 #[test]
 fn a_list_that_shrank_is_doubtful() {
