@@ -11,6 +11,7 @@ use super::failure::Failure;
 use super::output::{Answer, Format, Show};
 use crate::config::{BaseUrl, Config, Credential, Provider, Store, Traces, doubts, environment, mistakes};
 use crate::gateway::snapshot;
+use crate::ledger;
 use crate::server::preflight;
 
 pub(super) fn run(conf: &Path, format: Format) -> Result<Answer, Failure> {
@@ -51,6 +52,9 @@ impl Findings {
         self.passed
             .push(format!("clients: {}, below {}/", scheme(config), config.base_path));
         self.passed.extend(store.map(|store| format!("ledger: {store}")));
+        let new_at = ledger::new_at(config);
+        self.passed
+            .extend(new_at.map(|path| format!("a new ledger will be made at {}", path.display())));
         self.warnings
             .extend(doubts::of_config(config).iter().map(ToString::to_string));
         self.see_addresses(config);

@@ -24,6 +24,7 @@ mod load;
 mod operators;
 mod outage;
 mod owner;
+mod place;
 mod preflight;
 mod queries;
 mod reads;
@@ -47,13 +48,14 @@ use std::time::Duration;
 
 use self::command::{Command, Commands};
 pub(crate) use self::owner::SERVES_WITHIN;
+pub(super) use self::place::is_new;
 use self::reports::Reports;
 use self::shared::Shared;
 pub use self::shared::{COMMIT_WINDOW, EmbeddedAccount};
 use self::writer::start_thread;
 use super::admin::{AdminError, AdminOp, AdminReply, RecoverReport};
 use super::journal::Entry;
-use super::sqlite::{Database, ReceiptBounds};
+use super::sqlite::ReceiptBounds;
 use super::store_metrics::StoreMetrics;
 use super::{Figures, Found, StoreError};
 use crate::clock::Clock;
@@ -103,7 +105,7 @@ impl Embedded {
 
     fn open_for(path: &Path, receipts: Option<ReceiptBounds>, clock: Clock) -> Result<Arc<Embedded>, StoreError> {
         let lock = take_lock(path)?;
-        let mut database = Database::open(path)?;
+        let mut database = place::open(path, &lock)?;
         let receipts = match receipts {
             Some(bounds) => bounds,
             None => database

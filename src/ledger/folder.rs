@@ -9,7 +9,7 @@ use std::fs::{DirBuilder, File};
 use std::io;
 use std::os::fd::AsRawFd;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::DirBuilderExt;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, fchown};
 use std::path::Path;
 
 /// Makes a folder, and those above it, where they are missing: for their owner alone. One that is there keeps its mode. New files in it
@@ -74,10 +74,55 @@ pub(crate) fn takes_files(folder: &Path) -> io::Result<()> {
     if !folder.metadata()?.is_dir() {
         return Err(io::Error::from_raw_os_error(libc::ENOTDIR));
     }
-    let path = CString::new(folder.as_os_str().as_bytes())?;
-    let writes = libc::W_OK | libc::X_OK;
+    accessible(folder, libc::W_OK | libc::X_OK)
+}
+
+/// Gives a file that root has just made at `path` to whoever has its folder: a command that is run by root before the first start would
+/// else leave files that the user of the service cannot open. For anybody but root it does nothing; where it fails, the log says so.
+pub(crate) fn give_to_owner(made: &File, path: &Path) {
+    // SAFETY: the call has no arguments and cannot fail.
+    if unsafe { libc::geteuid() } != 0 {
+        return;
+    }
+    let given = here(path.parent().unwrap_or(Path::new("")))
+        .metadata()
+        .and_then(|folder| {
+            let file = made.metadata()?;
+            match (folder.uid(), folder.gid()) == (file.uid(), file.gid()) {
+                true => Ok(()),
+                false => fchown(made, Some(folder.uid()), Some(folder.gid())),
+            }
+        });
+    if let Err(error) = given {
+        log::warn!("{} stays root's: {error}", path.display());
+    }
+}
+
+/// What is said of a file that cannot be opened: where this user may not, also whose it is.
+pub(crate) fn denied(path: &Path, error: &io::Error) -> String {
+    match path.metadata() {
+        Ok(about) if error.kind() == io::ErrorKind::PermissionDenied => format!(
+            "{error}; it belongs to the user with the uid {}: run this as the user of the service",
+            about.uid()
+        ),
+        _ => error.to_string(),
+    }
+}
+
+/// Whether this process may read and write a file that is there. Does not open it.
+///
+/// # Errors
+/// When it may not.
+pub(crate) fn may_be_written(file: &Path) -> io::Result<()> {
+    accessible(file, libc::R_OK | libc::W_OK)
+}
+
+/// # Errors
+/// When this process has not these rights to what is at `path`, or nothing is there.
+fn accessible(path: &Path, rights: libc::c_int) -> io::Result<()> {
+    let path = CString::new(path.as_os_str().as_bytes())?;
     // SAFETY: the path is a string that lives until the call returns.
-    match unsafe { libc::faccessat(libc::AT_FDCWD, path.as_ptr(), writes, libc::AT_EACCESS) } {
+    match unsafe { libc::faccessat(libc::AT_FDCWD, path.as_ptr(), rights, libc::AT_EACCESS) } {
         0 => Ok(()),
         _ => Err(io::Error::last_os_error()),
     }
@@ -164,6 +209,15 @@ mod tests {
         make(&new).unwrap();
         let mode = |path: &Path| std::fs::metadata(path).unwrap().permissions().mode() & 0o777;
         assert_eq!((mode(&shared), mode(&new)), (0o750, 0o700));
+    }
+
+    #[test]
+    fn who_may_not_open_a_file_is_told_whose_it_is() {
+        let place = tempfile::tempdir().unwrap();
+        let told = |kind: io::ErrorKind| denied(place.path(), &io::Error::from(kind));
+        let uid = format!("the uid {}:", place.path().metadata().unwrap().uid());
+        assert!(told(io::ErrorKind::PermissionDenied).contains(&uid));
+        assert!(!told(io::ErrorKind::StorageFull).contains(&uid));
     }
 
     #[test]

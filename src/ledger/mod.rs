@@ -106,6 +106,14 @@ pub(crate) fn preflight(config: &crate::config::Config) -> Result<(), StoreError
     }
 }
 
+/// Where [`open`] would make a new, empty ledger; None where there is one, or where that is not a file.
+pub(crate) fn new_at(config: &crate::config::Config) -> Option<&std::path::Path> {
+    match &config.store {
+        crate::config::Store::Sqlite(path) => embedded::is_new(path).then_some(path.as_path()),
+        crate::config::Store::Redis(_) | crate::config::Store::Missing(_) | crate::config::Store::Remote(_) => None,
+    }
+}
+
 /// Nobody knows where it is.
 fn missing(variable: &str) -> StoreError {
     StoreError::Unavailable(format!(

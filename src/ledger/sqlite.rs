@@ -36,7 +36,7 @@ pub use self::receipt_bounds::ReceiptBounds;
 use self::spending::SpendSums;
 pub(super) use self::spending::SpentRow;
 use self::usage::{UsageRows, UsageSums};
-use super::{AccountRecord, StoreError};
+use super::{AccountRecord, StoreError, folder};
 use crate::failpoints::fault;
 use crate::pure::account::KeptState;
 use crate::pure::hash_map::FastMap;
@@ -87,7 +87,7 @@ impl Database {
     /// Opens or makes the file and brings its schema up to date.
     pub(super) fn open(path: &Path) -> Result<Database, StoreError> {
         let unavailable = |error: String| StoreError::Unavailable(format!("cannot open {}: {error}", path.display()));
-        make_private(path).map_err(|error| unavailable(error.to_string()))?;
+        make_private(path).map_err(|error| unavailable(folder::denied(path, &error)))?;
         let connection = Connection::open(path).map_err(|error| unavailable(error.to_string()))?;
         connection.busy_timeout(BUSY_MAX)?;
         statements::keep(&connection)?;
@@ -195,6 +195,15 @@ impl Database {
         Ok(())
     }
 
+    /// Writes all of the log back to the file and leaves the log with no bytes, both on the disk. False when another connection keeps it
+    /// from that: then nothing is lost, and the log stays. Blocks, for as long as [`Database::wait_for_others`] says.
+    pub(super) fn empty_log(&self) -> Result<bool, StoreError> {
+        let busy: i64 = self
+            .connection
+            .query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |row| row.get(0))?;
+        Ok(busy == 0)
+    }
+
     /// How long each step waits while another process writes to the file.
     pub(super) fn wait_for_others(&self, within: Duration) {
         if let Err(error) = self.connection.busy_timeout(within) {
@@ -274,7 +283,8 @@ impl DebitRows<'_> {
     }
 }
 
-/// A file that is not there is made so that only its owner reads it. SQLite gives the files that it puts beside it the same mode.
+/// A file that is not there is made so that only its owner reads it; made by root it is its folder's owner's. SQLite gives the files that
+/// it puts beside it the same mode and owner.
 ///
 /// One that is there is not opened: where this process has it open in SQLite already, to close it again would give up all of the process'
 /// locks on it (POSIX), and other processes would take the file for theirs alone.
@@ -283,9 +293,9 @@ fn make_private(path: &Path) -> std::io::Result<()> {
     match options.create_new(true).write(true).mode(0o600).open(path) {
         Err(error) if error.kind() == ErrorKind::AlreadyExists => match std::fs::metadata(path)?.is_dir() {
             true => Err(std::io::Error::from_raw_os_error(libc::EISDIR)),
-            false => Ok(()),
+            false => folder::may_be_written(path),
         },
-        made => made.map(drop),
+        made => made.map(|made| folder::give_to_owner(&made, path)),
     }
 }
 

@@ -227,9 +227,15 @@ fn admin(tollgate: &Tollgate, books: &Books, audited: Arc<Audited>, clients_at: 
 fn open_ledger(config: &Config) -> Result<Ledger, StoreError> {
     let started = crate::clock::monotonic();
     loop {
+        let new_at = ledger::new_at(config);
         match ledger::open(config) {
             Err(StoreError::Owned(_)) if started.elapsed() < OWNED_MAX => std::thread::sleep(OWNED_PAUSE),
-            opened => return opened,
+            opened => {
+                if let (Ok(_), Some(path)) = (&opened, new_at) {
+                    log::warn!("a new, empty ledger was made at {}: there was none", path.display());
+                }
+                return opened;
+            }
         }
     }
 }
@@ -237,3 +243,23 @@ fn open_ledger(config: &Config) -> Result<Ledger, StoreError> {
 /// How long another process may own the ledger before that is an error.
 const OWNED_MAX: std::time::Duration = std::time::Duration::from_secs(2);
 const OWNED_PAUSE: std::time::Duration = std::time::Duration::from_millis(10);
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+    use crate::ledger::tests::logged::logged;
+
+    #[test]
+    fn a_start_tells_that_it_made_a_new_ledger() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("data/ledger.db").display().to_string();
+        let config = Config::parse(Path::new("t.yaml"), &format!("store: \"sqlite://{path}\""), &|_| None).unwrap();
+        for is_new in [true, false] {
+            let lines = logged(|| open_ledger(&config).unwrap().close());
+            let told = format!("WARN a new, empty ledger was made at {path}: there was none");
+            assert_eq!(lines.contains(&told), is_new, "{lines:?}");
+        }
+    }
+}

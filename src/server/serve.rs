@@ -78,7 +78,9 @@ fn open(
     match (start, tollgate.snapshot().nothing_on_sale()) {
         (Start::Fresh, _) => preflight::for_start(&tollgate.snapshot().config)?,
         // The one that runs sells something, most likely.
-        (Start::Upgrade, Some(problem)) => return Err(format!("the gateway that runs goes on, until it is stopped: {problem}").into()),
+        (Start::Upgrade, Some(problem)) => {
+            return Err(format!("the gateway that runs goes on, until it is stopped: {problem}").into());
+        }
         (Start::Upgrade, None) => {}
     }
     let opened = open_beside(&tollgate, start)?;

@@ -31,6 +31,16 @@ fn check_warns_of_a_password_in_a_file_that_everybody_may_read() {
 }
 
 #[test]
+fn check_says_that_a_new_ledger_will_be_made() {
+    let place = Place::new();
+    let says = format!("a new ledger will be made at {}", place.ledger().display());
+    let is_said = || findings(&place)["passed"].to_string().contains(&says);
+    assert!(is_said());
+    place.json("account create acme --tier pro");
+    assert!(!is_said());
+}
+
+#[test]
 fn an_address_that_is_not_set_is_an_error_of_what_asks_the_ledger_and_of_nothing_else() {
     let place = with("store_env: TOLLGATE_TEST_NEVER_SET");
     let found = findings(&place);

@@ -19,6 +19,9 @@ use crate::pure::money::Credits;
 
 impl Committer {
     pub(super) fn execute(&mut self, op: AdminOp) -> Result<AdminReply, AdminError> {
+        if op.writes() {
+            self.in_place().map_err(failed)?;
+        }
         match op {
             AdminOp::AccountCreate {
                 account,

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions};
+use std::io::{self, ErrorKind};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64};
@@ -95,15 +96,26 @@ pub(super) fn take_lock(path: &Path) -> Result<File, StoreError> {
             .map_err(|error| unavailable(format!("cannot make the folder {}: {error}", folder.display())))?;
     }
     let lock_path = path.with_extension("lock");
-    let lock = OpenOptions::new()
-        .create(true)
-        .truncate(false)
-        .write(true)
-        .mode(0o600)
-        .open(&lock_path)
-        .map_err(|error| unavailable(format!("cannot open {}: {error}", lock_path.display())))?;
+    let lock = open_or_make(&lock_path).map_err(|error| {
+        let why = crate::ledger::folder::denied(&lock_path, &error);
+        unavailable(format!("cannot open {}: {why}", lock_path.display()))
+    })?;
     lock.try_lock().map_err(|_| owned_by_another(path))?;
     Ok(lock)
+}
+
+/// What the file says, which ledger was opened last, is left as it is.
+fn open_or_make(lock: &Path) -> io::Result<File> {
+    let mut options = OpenOptions::new();
+    options.read(true).write(true).mode(0o600);
+    match options.clone().create_new(true).open(lock) {
+        Ok(made) => {
+            crate::ledger::folder::give_to_owner(&made, lock);
+            Ok(made)
+        }
+        Err(error) if error.kind() == ErrorKind::AlreadyExists => options.create(true).truncate(false).open(lock),
+        Err(error) => Err(error),
+    }
 }
 
 /// What is said of a ledger at `path` whose lock is held.

@@ -1,12 +1,13 @@
 //! Whether the embedded ledger could be opened, tried without opening it.
 
-use std::fs::OpenOptions;
+use std::fs::{File, OpenOptions};
 use std::io::ErrorKind;
 use std::path::Path;
 use std::time::Duration;
 
 use super::Embedded;
 use super::load::owned_by_another;
+use super::place::{self, kept};
 use crate::clock::monotonic;
 use crate::ledger::{StoreError, folder, sqlite};
 
@@ -23,6 +24,10 @@ impl Embedded {
             StoreError::Unavailable(format!("cannot make the folder {folder}: {error}"))
         })?;
         sqlite::check_header(path)?;
+        let opened_last = File::open(path.with_extension("lock"))
+            .ok()
+            .and_then(|lock| kept(&lock));
+        place::check(path, opened_last)?;
         let started = monotonic();
         while is_owned(&path.with_extension("lock"))? {
             if started.elapsed() >= OWNED_MAX {
@@ -39,8 +44,9 @@ fn is_owned(lock: &Path) -> Result<bool, StoreError> {
         Ok(file) => Ok(file.try_lock().is_err()),
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(false),
         Err(error) => Err(StoreError::Unavailable(format!(
-            "cannot open {}: {error}",
-            lock.display()
+            "cannot open {}: {}",
+            lock.display(),
+            folder::denied(lock, &error)
         ))),
     }
 }
@@ -51,8 +57,6 @@ const OWNED_PAUSE: Duration = Duration::from_millis(10);
 
 #[cfg(test)]
 mod tests {
-    use std::fs::File;
-
     use super::*;
 
     #[test]

@@ -4,8 +4,10 @@
 //! same. It is told, and counts as not settled.
 
 use std::sync::PoisonError;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use super::place::OpenFile;
 use super::writer::Committer;
 use crate::ledger::StoreError;
 use crate::ledger::journal::Entry;
@@ -28,12 +30,47 @@ impl Committer {
         }
     }
 
+    /// Whether the file that is open stands in its place still: what is written to one that was deleted or replaced is lost. It is told
+    /// once when it does not, and once when it does again.
+    ///
+    /// # Errors
+    /// When it does not: nothing may be taken for written then.
+    pub(super) fn in_place(&mut self) -> Result<(), StoreError> {
+        let path = self.path.display();
+        let why = match OpenFile::at(&self.path) {
+            Ok(there) if there == self.file => None,
+            Ok(_) => Some(format!("{path} was replaced by another file")),
+            Err(error) => Some(format!("{path} is no longer there: {error}")),
+        };
+        let was_moved = std::mem::replace(&mut self.is_moved, why.is_some());
+        let Some(why) = why else {
+            if was_moved {
+                log::warn!("{path} is the ledger's file again");
+            }
+            return Ok(());
+        };
+        if !was_moved {
+            log::error!(
+                "MONEY: {why}; nothing more is written to the ledger: put its file back, or stop the gateway and restore a copy"
+            );
+        }
+        Err(StoreError::Unavailable(why))
+    }
+
+    /// Looks for the file also while nothing is written: calls are refused from when it is not in its place until it is again.
+    pub(super) fn look_for_file(&mut self) {
+        self.file_at = crate::clock::monotonic().checked_add(LOOK_EVERY);
+        if self.in_place().is_err() && !self.shared.unwritable.load(Ordering::Relaxed) {
+            self.commit_or_retry();
+        }
+    }
+
     /// Brings what was committed to the disk, and frees its places in the journal.
     ///
     /// # Errors
     /// When the disk does not take it: to be tried again.
     pub(super) fn sync(&mut self) -> Result<(), StoreError> {
-        let synced = self.database.sync();
+        let synced = self.in_place().and_then(|()| self.database.sync());
         self.tell_unsynced(synced.is_ok());
         synced?;
         if let Some(files) = self.shared.receipt_files.get()
@@ -52,12 +89,28 @@ impl Committer {
     pub(super) fn sync_or_retry(&mut self) {
         let before = self.disk_refuses();
         match (before, self.sync()) {
+            // That the file is not in its place is told already.
+            (false, Err(_)) if self.is_moved => {}
             (false, Err(error)) => log::error!("MONEY: the ledger's file cannot be brought to the disk: {error}"),
             (true, Ok(())) => log::warn!("the ledger's file can be brought to the disk again"),
             (true, Err(_)) | (false, Ok(())) => {}
         }
         if self.disk_refuses() {
             self.sync_soon();
+        }
+    }
+
+    /// At the end everything is written back to the file, and SQLite's log is left empty: a copy that is put in the file's place later is
+    /// not mixed with it. Where another process reads or writes, the log stays, and is read at the next start.
+    pub(super) fn empty_log(&mut self) {
+        if self.in_place().is_err() {
+            return;
+        }
+        self.database.wait_for_others(EMPTIED_WITHIN);
+        match self.database.empty_log() {
+            Ok(true) => {}
+            Ok(false) => log::debug!("the log of {} is in use, and stays", self.path.display()),
+            Err(error) => log::debug!("the log of {} stays: {error}", self.path.display()),
         }
     }
 
@@ -82,5 +135,9 @@ impl Committer {
 
 /// What a machine that dies may lose.
 const SYNC_EVERY: Duration = Duration::from_secs(1);
+/// How often the ledger's thread looks for its file while it writes nothing.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+/// How long a ledger that closes waits for others that keep SQLite's log from being emptied.
+const EMPTIED_WITHIN: Duration = Duration::from_millis(200);
 /// The most places in the journal that wait for files that cannot be written: a third of those that there are.
 pub(super) const UNSYNCED_MAX: usize = 40_000;

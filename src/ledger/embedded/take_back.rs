@@ -13,6 +13,7 @@ use super::Embedded;
 use super::command::Command;
 use super::load::{stored_accounts, take_lock};
 use super::owner::Owner;
+use super::place;
 use super::shared::{EmbeddedAccount, KeyEntry, MAINTENANCE, QueuedDebit, Shared};
 use super::spending;
 use super::stops;
@@ -66,7 +67,7 @@ impl Embedded {
         }
         let lock = take_lock(&self.path)?;
         self.join_thread();
-        let mut database = Database::open(&self.path)?;
+        let mut database = place::open(&self.path, &lock)?;
         let last = database.day_of_last_debit(self.shared.clock.now().day())?;
         database.keep_receipts(self.receipts, last)?;
         self.shared.read_anew(&database)?;

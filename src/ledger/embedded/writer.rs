@@ -11,6 +11,7 @@ use super::group::sums;
 use super::keys;
 use super::outage::{Change, Outage, Unwritable};
 use super::owner::Owner;
+use super::place::OpenFile;
 use super::shared::{COMMIT_WINDOW, EmbeddedAccount, QueuedDebit, Shared};
 use super::spending;
 use crate::failpoints::point;
@@ -26,7 +27,13 @@ pub(super) struct Committer {
     pub(super) shared: Arc<Shared>,
     pub(super) database: Database,
     /// Where the file is.
-    path: PathBuf,
+    pub(super) path: PathBuf,
+    /// Which file was opened there.
+    pub(super) file: OpenFile,
+    /// Whether it is no longer there, as far as is known.
+    pub(super) is_moved: bool,
+    /// When it is looked for next.
+    pub(super) file_at: Option<Instant>,
     inbox: mpsc::Receiver<Command>,
     /// The group that is being written. Until it is, it stays as it was first tried: its commit may have reached the file all the same.
     unwritten: Vec<QueuedDebit>,
@@ -72,7 +79,12 @@ impl Committer {
         path: PathBuf,
         inbox: mpsc::Receiver<Command>,
     ) -> Result<Committer, StoreError> {
+        let file = OpenFile::at(&path)
+            .map_err(|error| StoreError::Unavailable(format!("cannot look at {}: {error}", path.display())))?;
         Ok(Committer {
+            file,
+            is_moved: false,
+            file_at: Some(crate::clock::monotonic()),
             known_time: KnownTime::new(&shared.clock, database.known_time()?),
             known_day: None,
             process: shared.producer.current().0,
@@ -101,7 +113,7 @@ impl Committer {
     pub(super) fn run(mut self) {
         let _guard = Unwritable(Arc::clone(&self.shared));
         loop {
-            let due = [self.commit_at, self.sync_at, self.keys_at, self.spent_at];
+            let due = [self.commit_at, self.sync_at, self.keys_at, self.spent_at, self.file_at];
             let due = due.into_iter().chain([self.outage.over_at()]);
             let command = match due.flatten().min() {
                 None => self.inbox.recv().map_err(|_| mpsc::RecvTimeoutError::Disconnected),
@@ -154,8 +166,9 @@ impl Committer {
                 Ok(Command::Close) | Err(mpsc::RecvTimeoutError::Disconnected) => {
                     self.commit_at_the_end();
                     self.write_keys();
-                    if let Err(error) = self.sync() {
-                        log::error!("MONEY: the ledger's file cannot be brought to the disk: {error}");
+                    match self.sync() {
+                        Ok(()) => self.empty_log(),
+                        Err(error) => log::error!("MONEY: the ledger's file cannot be brought to the disk: {error}"),
                     }
                     if !self.unwritten.is_empty() {
                         log::error!(
@@ -216,6 +229,9 @@ impl Committer {
             self.sync_at = None;
             self.sync_or_retry();
         }
+        if self.file_at.is_some_and(|at| at <= now) {
+            self.look_for_file();
+        }
     }
 
     /// Commits what is queued now.
@@ -230,6 +246,7 @@ impl Committer {
         while self.take_group() {
             self.write_group()?;
         }
+        self.in_place()?;
         let before = std::mem::take(&mut self.taken_before);
         before.into_iter().for_each(|entry| self.is_committed(entry));
         Ok(())
@@ -246,6 +263,7 @@ impl Committer {
 
     fn write_group(&mut self) -> Result<(), StoreError> {
         self.tell_unwritten();
+        self.in_place()?;
         let group = sums(&self.unwritten);
         let files = self.shared.receipt_files.get();
         let written_out = match self.database.receipt_days() {
@@ -283,11 +301,11 @@ impl Committer {
         *told = (self.unwritten.len(), oldest);
     }
 
-    /// Tries for a while: what cannot be written now is lost.
+    /// Tries for a while: what cannot be written now is left to the journal. A file that is not in its place is not waited for.
     fn commit_at_the_end(&mut self) {
         let began = crate::clock::monotonic();
         self.database.wait_for_others(END_PAUSE);
-        while self.commit_or_retry() && began.elapsed() < END_MAX {
+        while self.commit_or_retry() && !self.is_moved && began.elapsed() < END_MAX {
             std::thread::sleep(END_PAUSE);
         }
         self.database.wait_for_others(BUSY_MAX);
@@ -299,7 +317,7 @@ impl Committer {
         }
     }
 
-    fn commit_or_retry(&mut self) -> bool {
+    pub(super) fn commit_or_retry(&mut self) -> bool {
         let (committed, now) = (self.commit(), crate::clock::monotonic());
         self.shared.unwritable.store(committed.is_err(), Ordering::Relaxed);
         let change = match &committed {

@@ -1,0 +1,174 @@
+//! Which file the ledger is: SQLite's log beside it (`ledger.db-wal`) belongs to one file alone. Replayed into another one, such as a copy
+//! that was put in its place, it destroys that; and what is written to a file that was deleted is lost.
+//!
+//! The file of the lock keeps which file was opened last. Versions before this one leave what is there.
+
+use std::ffi::OsString;
+use std::fmt;
+use std::fs::File;
+use std::io::{self, ErrorKind};
+use std::os::unix::fs::{FileExt, MetadataExt};
+use std::path::{Path, PathBuf};
+use std::time::UNIX_EPOCH;
+
+use crate::ledger::StoreError;
+use crate::ledger::sqlite::Database;
+
+/// Opens the ledger's file, and keeps which one that is in the file of its `lock`, which this process holds.
+///
+/// # Errors
+/// As [`check`], before anything is read from SQLite's log, and when the file cannot be opened.
+pub(super) fn open(path: &Path, lock: &File) -> Result<Database, StoreError> {
+    check(path, kept(lock))?;
+    // Before the log gets its first page: a process that dies after that leaves a log that is known to be this file's.
+    keep(path, lock);
+    let database = Database::open(path)?;
+    keep(path, lock);
+    Ok(database)
+}
+
+/// Whether SQLite's log beside the file, where it holds anything, belongs to it. Changes nothing.
+///
+/// # Errors
+/// When it does not, for the file is missing, empty, or another one than that which was opened last.
+pub(super) fn check(path: &Path, opened_last: Option<Identity>) -> Result<(), StoreError> {
+    let unavailable = |error: io::Error| StoreError::Unavailable(format!("cannot look at {}: {error}", path.display()));
+    let (log, index) = (beside(path, "-wal"), beside(path, "-shm"));
+    if bytes_of(&log).map_err(unavailable)? == 0 {
+        return Ok(());
+    }
+    let (file, log, index) = (path.display(), log.display(), index.display());
+    if bytes_of(path).map_err(unavailable)? == 0 {
+        return Err(StoreError::Unavailable(format!(
+            "{file} is missing or empty, and {log} holds what was written to it last: put the file back, or delete {log} and {index} for a \
+             ledger that begins anew"
+        )));
+    }
+    let is_same = match opened_last {
+        Some(last) => last.is_same(Identity::of(path).map_err(unavailable)?),
+        None => true,
+    };
+    if is_same {
+        return Ok(());
+    }
+    let lock = path.with_extension("lock");
+    Err(StoreError::Unavailable(format!(
+        "{file} is another file than the one that {log} belongs to: where a copy was put in its place, delete {log} and {index}; else put \
+         back the file that was there before. Where {file} and {log} were moved here together, delete {}",
+        lock.display()
+    )))
+}
+
+/// Whether opening a ledger at `path` makes a new, empty one.
+pub(in crate::ledger) fn is_new(path: &Path) -> bool {
+    bytes_of(path).is_ok_and(|bytes| bytes == 0)
+}
+
+/// A file over restarts of the machine: that may give its device another number, and a new file may get the inode of one that was deleted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Identity {
+    inode: u64,
+    /// When it was made, in nanoseconds since 1970. 0 where the file system does not say.
+    born_ns: u128,
+}
+
+impl Identity {
+    fn of(path: &Path) -> io::Result<Identity> {
+        let about = std::fs::metadata(path)?;
+        let born = about.created().ok();
+        let since = born.and_then(|born| born.duration_since(UNIX_EPOCH).ok());
+        Ok(Identity {
+            inode: about.ino(),
+            born_ns: since.map_or(0, |since| since.as_nanos()),
+        })
+    }
+
+    fn is_same(self, other: Identity) -> bool {
+        let is_known = self.born_ns != 0 && other.born_ns != 0;
+        self.inode == other.inode && (!is_known || self.born_ns == other.born_ns)
+    }
+
+    /// None for anything else than what [`fmt::Display`] writes.
+    fn read(text: &str) -> Option<Identity> {
+        let mut words = text.split_whitespace();
+        let mut number_after = |name: &str| words.next().filter(|word| *word == name).and_then(|_| words.next());
+        let inode = number_after("inode")?.parse().ok()?;
+        let born_ns = number_after("born_ns")?.parse().ok()?;
+        Some(Identity { inode, born_ns })
+    }
+}
+
+impl fmt::Display for Identity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "inode {} born_ns {}", self.inode, self.born_ns)
+    }
+}
+
+/// Which file was opened last, as the file of the lock says. None where it says nothing, as that of an earlier version.
+pub(super) fn kept(lock: &File) -> Option<Identity> {
+    let mut bytes = [0; KEPT_BYTES_MAX];
+    let count = lock.read_at(&mut bytes, 0).ok()?;
+    Identity::read(std::str::from_utf8(bytes.get(..count)?).ok()?)
+}
+
+/// Keeps which file there is, or that there is none. Where that fails the lock's file says nothing, which is told.
+fn keep(path: &Path, lock: &File) {
+    let now = match Identity::of(path) {
+        Ok(identity) => Ok(Some(identity)),
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error),
+    };
+    let written = now.and_then(|now| {
+        if kept(lock) == now {
+            return Ok(());
+        }
+        lock.set_len(0)?;
+        if let Some(identity) = now {
+            lock.write_all_at(identity.to_string().as_bytes(), 0)?;
+        }
+        // A machine that dies must not leave the name of the file before beside the log of this one.
+        lock.sync_all()
+    });
+    if let Err(error) = written {
+        let lock = path.with_extension("lock");
+        log::warn!("{} cannot keep which file the ledger is: {error}", lock.display());
+    }
+}
+
+/// A file that SQLite has beside another one: there also where that is reached by a symbolic link.
+fn beside(path: &Path, suffix: &str) -> PathBuf {
+    let real = path.canonicalize().unwrap_or_else(|_| path.to_owned());
+    let mut name = OsString::from(real);
+    name.push(suffix);
+    PathBuf::from(name)
+}
+
+/// A file's length; 0 where it is not there.
+fn bytes_of(path: &Path) -> io::Result<u64> {
+    match std::fs::metadata(path) {
+        Ok(about) => Ok(about.len()),
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(0),
+        Err(error) => Err(error),
+    }
+}
+
+/// A file that this process has open: nothing else has its numbers until it is closed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct OpenFile {
+    device: u64,
+    inode: u64,
+}
+
+impl OpenFile {
+    /// The one at `path`.
+    pub(super) fn at(path: &Path) -> io::Result<OpenFile> {
+        let about = std::fs::metadata(path)?;
+        Ok(OpenFile {
+            device: about.dev(),
+            inode: about.ino(),
+        })
+    }
+}
+
+/// The longest text that the file of a lock keeps: two numbers of at most 20 and 39 digits, and their names.
+const KEPT_BYTES_MAX: usize = 128;

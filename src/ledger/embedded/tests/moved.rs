@@ -1,0 +1,124 @@
+//! A ledger's file that is not the one that it was: replaced while the gateway was stopped or ran, deleted, or made by root.
+
+use std::os::unix::fs::MetadataExt;
+
+use super::posts::{Thread, thread};
+use super::*;
+use crate::clock::monotonic;
+use crate::ledger::tests::logged::logged;
+
+fn log_bytes(folder: &Path) -> u64 {
+    std::fs::metadata(folder.join("ledger.db-wal")).map_or(0, |about| about.len())
+}
+
+/// A folder with copies of what a process leaves that is killed: SQLite's log has pages, and the files are other ones.
+fn left_by_a_kill(names: &[&str]) -> tempfile::TempDir {
+    let (rig, left) = (rig(), tempfile::tempdir().unwrap());
+    assert!(log_bytes(rig.folder.path()) > 0);
+    for name in names {
+        std::fs::copy(rig.folder.path().join(name), left.path().join(name)).unwrap();
+    }
+    left
+}
+
+/// What opening and trying it say.
+fn refused(folder: &tempfile::TempDir) -> String {
+    let path = folder.path().join("ledger.db");
+    let told = Embedded::open(&path, Clock::manual(NOW)).map(drop).unwrap_err();
+    assert_eq!(Embedded::preflight(&path), Err(told.clone()));
+    told.to_string()
+}
+
+#[test]
+fn a_ledger_that_was_closed_leaves_an_empty_log() {
+    let rig = rig();
+    assert!(log_bytes(rig.folder.path()) > 0);
+    rig.store.close();
+    assert_eq!(log_bytes(rig.folder.path()), 0);
+    // And nothing is missing from the file itself.
+    let copy = tempfile::tempdir().unwrap();
+    std::fs::copy(rig.store.path(), copy.path().join("ledger.db")).unwrap();
+    assert!(open(&copy).find_key(&rig.key).is_some());
+}
+
+#[test]
+fn a_log_is_not_read_into_another_file_than_its_own() {
+    let left = left_by_a_kill(&["ledger.db", "ledger.db-wal", "ledger.lock"]);
+    let told = refused(&left);
+    assert!(
+        told.contains("is another file than the one that") && told.contains("ledger.db-shm"),
+        "{told}"
+    );
+    assert!(log_bytes(left.path()) > 0);
+    std::fs::remove_file(left.path().join("ledger.db-wal")).unwrap();
+    drop(open(&left));
+}
+
+/// As an earlier version leaves it.
+#[test]
+fn a_lock_that_says_nothing_lets_the_log_be_read() {
+    let left = left_by_a_kill(&["ledger.db", "ledger.db-wal"]);
+    let key = ApiKey::from_random("tg_", [1; 32]).digest();
+    assert!(open(&left).find_key(&key).is_some());
+}
+
+#[test]
+fn a_log_without_its_file_begins_no_new_ledger() {
+    let left = left_by_a_kill(&["ledger.db-wal"]);
+    let path = left.path().join("ledger.db");
+    assert!(refused(&left).contains("is missing or empty"));
+    assert!(!path.exists());
+    std::fs::write(&path, "").unwrap();
+    assert!(refused(&left).contains("is missing or empty"));
+    assert_eq!(std::fs::metadata(&path).unwrap().len(), 0);
+}
+
+#[test]
+fn nothing_is_written_to_a_file_that_is_not_in_its_place() {
+    let mut thread = thread();
+    let aside = thread.path.with_extension("aside");
+    let add = |thread: &mut Thread, reference: &str| {
+        thread.committer.execute(AdminOp::CreditsAdd {
+            account: "acme".parse().unwrap(),
+            amount: credits("1"),
+            reference: reference.to_owned(),
+        })
+    };
+    for is_replaced in [false, true] {
+        std::fs::rename(&thread.path, &aside).unwrap();
+        if is_replaced {
+            std::fs::write(&thread.path, "").unwrap();
+        }
+        for told in [1, 0] {
+            thread.committer.file_at = Some(monotonic());
+            let lines = logged(|| thread.committer.do_what_is_due());
+            let errors = lines.iter().filter(|line| line.starts_with("ERROR MONEY: "));
+            assert_eq!(errors.count(), told, "{lines:?}");
+        }
+        assert!(thread.shared.unwritable.load(Ordering::Relaxed), "calls are refused");
+        let added = add(&mut thread, "lost");
+        assert!(matches!(&added, Err(AdminError::Store(_))), "{added:?}");
+        assert!(thread.committer.sync().is_err(), "the journal keeps its entries");
+        std::fs::rename(&aside, &thread.path).unwrap();
+        thread.committer.commit_or_retry();
+        assert!(!thread.shared.unwritable.load(Ordering::Relaxed));
+        add(&mut thread, &is_replaced.to_string()).unwrap();
+    }
+}
+
+/// Only root can give files away, so this is tried by root alone.
+#[test]
+fn what_root_makes_belongs_to_whoever_has_the_folder() {
+    const NOBODY: u32 = 65534;
+    // SAFETY: the call has no arguments and cannot fail.
+    if unsafe { libc::geteuid() } != 0 {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    std::os::unix::fs::chown(folder.path(), Some(NOBODY), Some(NOBODY)).unwrap();
+    let _store = open(&folder);
+    for name in ["ledger.db", "ledger.db-wal", "ledger.lock"] {
+        let about = std::fs::metadata(folder.path().join(name)).unwrap();
+        assert_eq!((about.uid(), about.gid()), (NOBODY, NOBODY), "{name}");
+    }
+}
