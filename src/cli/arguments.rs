@@ -93,6 +93,14 @@ pub(super) fn change(text: &str) -> Result<Credits, String> {
     Ok(amount)
 }
 
+/// What a credit entry is known by. The ledger checks the rest of it.
+pub(super) fn reference(text: &str) -> Result<String, String> {
+    match text.is_empty() {
+        true => Err("the reference must not be empty".to_owned()),
+        false => Ok(text.to_owned()),
+    }
+}
+
 /// A name and its value for an account's metadata; an empty value takes the name away.
 pub(super) fn metadata(text: &str) -> Result<(String, Option<String>), String> {
     match text.split_once('=') {

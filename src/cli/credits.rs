@@ -3,7 +3,7 @@
 use clap::{Args, Subcommand};
 use serde::Serialize;
 
-use super::arguments::{amount, change};
+use super::arguments::{amount, change, reference};
 use super::failure::Failure;
 use super::ledger::ask;
 use super::output::{Align, Answer, Format, Show, Table};
@@ -44,7 +44,7 @@ pub(super) struct AddArgs {
     #[arg(value_parser = amount, allow_negative_numbers = true)]
     amount: Credits,
     /// What the payment is known by, such as an invoice's number
-    #[arg(long)]
+    #[arg(long, value_parser = reference)]
     reference: String,
     /// What it is: top_up, bonus, correction or refund
     #[arg(long, default_value = "top_up")]
@@ -62,7 +62,7 @@ pub(super) struct CorrectArgs {
     #[arg(value_parser = change, allow_negative_numbers = true)]
     amount: Credits,
     /// What the correction is known by
-    #[arg(long)]
+    #[arg(long, value_parser = reference)]
     reference: String,
     /// What it is: correction or refund
     #[arg(long, default_value = "correction")]

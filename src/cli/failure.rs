@@ -6,12 +6,27 @@ use crate::ledger::admin::AdminError;
 
 /// A sentence for the operator. Nothing branches on it.
 #[derive(Debug, thiserror::Error)]
-#[error("{0}")]
-pub(super) struct Failure(String);
+#[error("{sentence}")]
+pub(super) struct Failure {
+    sentence: String,
+    /// The exit status.
+    pub(super) status: u8,
+}
 
 impl Failure {
     pub(super) fn new(sentence: impl Into<String>) -> Failure {
-        Failure(sentence.into())
+        Failure {
+            sentence: sentence.into(),
+            status: 1,
+        }
+    }
+
+    /// What was typed cannot be meant, whatever the ledger has.
+    pub(super) fn wrong_usage(sentence: impl Into<String>) -> Failure {
+        Failure {
+            status: 2,
+            ..Failure::new(sentence)
+        }
     }
 
     /// The store answered one command with the reply of another.
@@ -24,7 +39,7 @@ impl Failure {
 
 impl From<ConfigError> for Failure {
     fn from(error: ConfigError) -> Failure {
-        Failure(error.to_string())
+        Failure::new(error.to_string())
     }
 }
 
@@ -34,7 +49,7 @@ impl From<StoreError> for Failure {
             StoreError::Owned(_) => " and does not answer commands: if it is on its way up or down, try again",
             StoreError::Unavailable(_) | StoreError::Busy(_) | StoreError::Corrupt(_) => "",
         };
-        Failure(format!("{error}{hint}"))
+        Failure::new(format!("{error}{hint}"))
     }
 }
 
@@ -49,13 +64,13 @@ impl From<AdminError> for Failure {
             AdminError::Busy(_) => "; try again in a moment",
             AdminError::Invalid(_) | AdminError::NotConfirmed(_) | AdminError::Store(_) => "",
         };
-        Failure(format!("{error}{hint}"))
+        Failure::new(format!("{error}{hint}"))
     }
 }
 
 impl From<serde_json::Error> for Failure {
     fn from(error: serde_json::Error) -> Failure {
-        Failure(format!("the answer cannot be written as JSON: {error}"))
+        Failure::new(format!("the answer cannot be written as JSON: {error}"))
     }
 }
 

@@ -93,8 +93,10 @@ pub(super) struct CreateArgs {
 pub(super) fn run(command: KeyCommand, config: &Config, format: Format) -> Result<Answer, Failure> {
     match command {
         KeyCommand::Create(args) => {
+            let warnings = args.settings.doubts(config);
             let (key, id) = create(config, args)?;
-            Answer::of(&Created { key: key.reveal(), id }, format)
+            let answer = Answer::of(&Created { key: key.reveal(), id }, format)?;
+            Ok(Answer { warnings, ..answer })
         }
         KeyCommand::List { name } => match ask(config, AdminOp::KeyList { account: name.clone() })? {
             AdminReply::Keys { keys } => {
@@ -104,12 +106,16 @@ pub(super) fn run(command: KeyCommand, config: &Config, format: Format) -> Resul
             _ => Err(Failure::wrong_reply()),
         },
         KeyCommand::Set { key_or_id, settings } => {
+            let warnings = settings.doubts(config);
             let (key, change) = (named(&key_or_id)?, Box::new(settings.change()));
             if *change == KeyChange::default() {
-                return Err(Failure::new("nothing to change: see tollgate key set --help"));
+                return Err(Failure::wrong_usage("nothing to change: see tollgate key set --help"));
             }
             match ask(config, AdminOp::KeySet { key, change })? {
-                AdminReply::Key(record) => Answer::of(&Changed(KeyShown::of(record)), format),
+                AdminReply::Key(record) => {
+                    let answer = Answer::of(&Changed(KeyShown::of(record)), format)?;
+                    Ok(Answer { warnings, ..answer })
+                }
                 _ => Err(Failure::wrong_reply()),
             }
         }

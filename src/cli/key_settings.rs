@@ -6,7 +6,7 @@ use clap::Args;
 use serde::Serialize;
 
 use super::arguments::quota;
-use crate::config::Network;
+use crate::config::{Config, Network, Store};
 use crate::ledger::key_settings::{AmountChange, KeyChange, KeySettings};
 use crate::pure::money::Credits;
 use crate::pure::policy::ModelPattern;
@@ -68,6 +68,27 @@ impl FromStr for AmountChange {
 }
 
 impl SettingsArgs {
+    /// What is probably a slip: a model that the catalogue does not have. It may get it later.
+    pub(super) fn doubts(&self, config: &Config) -> Vec<String> {
+        // A gateway elsewhere has a catalogue of its own.
+        if self.models.is_empty() || matches!(config.store, Store::Remote(_)) {
+            return Vec::new();
+        }
+        // What is wrong with the catalogue is for `tollgate check` to say.
+        let Ok(catalogue) = config.load_catalogue() else {
+            return Vec::new();
+        };
+        let path = config.catalogue.display();
+        let unknown = self.models.iter().filter_map(|listed| match listed {
+            Listed::Nothing => None,
+            Listed::Entry(pattern) => {
+                let is_known = catalogue.models().iter().any(|model| pattern.matches(&model.id));
+                (!is_known).then(|| format!("no model of {path} is meant by {pattern}"))
+            }
+        });
+        unknown.collect()
+    }
+
     /// What they change. A list that is not given stays.
     pub(super) fn change(self) -> KeyChange {
         KeyChange {

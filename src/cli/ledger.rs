@@ -20,7 +20,7 @@ use crate::config::{Config, RemoteGateway, Store};
 use crate::ledger::admin::Acted;
 use crate::ledger::admin::{AdminError, AdminOp, AdminReply, AuditFinding, AuditReport, RecoverReport};
 use crate::ledger::control::{LedgerAccess, UNKNOWN_COMMAND};
-use crate::ledger::journal::recover::{kept, recover};
+use crate::ledger::journal::recover::{kept, recover, waiting};
 use crate::ledger::{ReceiptFiles, StoreError};
 use crate::pure::ids::AccountId;
 use crate::pure::money::Credits;
@@ -105,7 +105,7 @@ fn here(config: &Config) -> Result<LedgerAccess, Failure> {
 pub(super) fn run(command: &LedgerCommand, config: &Config, format: Format) -> Result<Answer, Failure> {
     match command {
         LedgerCommand::Audit => match ask(config, AdminOp::Audit)? {
-            AdminReply::Audit(report) => Answer::of(&Audit::of(report), format),
+            AdminReply::Audit(report) => Answer::of(&Audit::of(report, waiting_of(config)), format),
             _ => Err(Failure::wrong_reply()),
         },
         LedgerCommand::Repair => match ask(config, AdminOp::Repair)? {
@@ -120,7 +120,20 @@ pub(super) fn run(command: &LedgerCommand, config: &Config, format: Format) -> R
     }
 }
 
+/// How many journals of processes that died wait on this machine.
+fn waiting_of(config: &Config) -> u64 {
+    match &config.store {
+        Store::Remote(_) => 0,
+        Store::Sqlite(_) | Store::Redis(_) | Store::Missing(_) => waiting(&config.data_dir),
+    }
+}
+
 fn recovered(config: &Config) -> Result<Recovered, Failure> {
+    if let Store::Remote(_) = &config.store {
+        return Err(Failure::new(
+            "this works on the gateway's own machine alone: leave out --operator",
+        ));
+    }
     let access = here(config)?;
     let done_now = match &access {
         LedgerAccess::Own(ledger) => {
@@ -153,7 +166,11 @@ fn recovered(config: &Config) -> Result<Recovered, Failure> {
     report.already += done_now.already;
     report.released += done_now.released;
     report.refused.extend(done_now.refused);
-    Ok(Recovered { report, kept })
+    Ok(Recovered {
+        by_gateway: matches!(access, LedgerAccess::Socket(_)),
+        report,
+        kept,
+    })
 }
 
 /// The way to the embedded ledger. Another command, or a gateway on its way up or down, owns the file for a moment without answering:
@@ -174,6 +191,8 @@ struct Audit {
     accounts: u64,
     at: String,
     findings: Vec<Finding>,
+    /// What the calls in them owe is in no book yet.
+    journals_waiting: u64,
 }
 
 #[derive(Serialize)]
@@ -185,13 +204,14 @@ struct Finding {
 }
 
 impl Audit {
-    fn of(report: AuditReport) -> Audit {
+    fn of(report: AuditReport, journals_waiting: u64) -> Audit {
         let findings: Vec<Finding> = report.findings.into_iter().map(Finding::of).collect();
         Audit {
             balanced: findings.is_empty(),
             accounts: report.accounts,
             at: report.at.to_string(),
             findings,
+            journals_waiting,
         }
     }
 }
@@ -199,10 +219,21 @@ impl Audit {
 impl Show for Audit {
     fn text(&self) -> String {
         let checked = format!("{} checked at {}", counted(self.accounts, "account"), self.at);
-        if self.balanced {
-            return format!("the books balance: {checked}\n");
+        let mut text = match self.balanced {
+            true => format!("the books balance: {checked}\n"),
+            false => format!("{checked}\n\n{}", table(&self.findings).text()),
+        };
+        if self.journals_waiting > 0 {
+            let (journals, verb) = match self.journals_waiting {
+                1 => ("1 journal of a process that died".to_owned(), "waits"),
+                more => (format!("{more} journals of processes that died"), "wait"),
+            };
+            line(
+                &mut text,
+                format_args!("{journals} {verb}: run tollgate ledger recover, or start the gateway"),
+            );
         }
-        format!("{checked}\n\n{}", table(&self.findings).text())
+        text
     }
 
     fn problems(&self) -> Vec<String> {
@@ -260,6 +291,8 @@ impl Show for Repaired {
 struct Recovered {
     #[serde(flatten)]
     report: RecoverReport,
+    /// The gateway that runs did it at its start; nothing was done now.
+    by_gateway: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
     kept: Option<Kept>,
 }
@@ -285,12 +318,16 @@ impl Kept {
 impl Show for Recovered {
     fn text(&self) -> String {
         let report = &self.report;
-        let mut text = facts(&[
+        let mut text = match self.by_gateway {
+            true => "a gateway runs on this ledger and does this by itself; at its start it found:\n\n".to_owned(),
+            false => String::new(),
+        };
+        text.push_str(&facts(&[
             ("journals read", report.journals.to_string()),
             ("debits taken", report.settled.to_string()),
             ("debits known before", report.already.to_string()),
             ("holds given back", report.released.to_string()),
-        ]);
+        ]));
         if let Some(Kept { debits, until }) = &self.kept {
             let debits = counted(*debits, "debit");
             line(
@@ -324,6 +361,7 @@ mod tests {
     fn what_redis_may_still_lose_is_told_with_the_moment_from_which_on_it_cannot() {
         let shown = |kept| Recovered {
             report: RecoverReport::default(),
+            by_gateway: false,
             kept: Kept::of(kept, Duration::from_secs(60)),
         };
         let nothing = shown(None);
@@ -333,7 +371,7 @@ mod tests {
         let told = "\nkept until 1970-01-01T00:01:01Z, as Redis may still lose them: 2 debits\n";
         assert!(kept.text().contains(told), "{}", kept.text());
         let json = json_line(&kept).unwrap();
-        let told = r#""refused":[],"kept":{"debits":2,"until":"1970-01-01T00:01:01Z"}}"#;
+        let told = r#""refused":[],"by_gateway":false,"kept":{"debits":2,"until":"1970-01-01T00:01:01Z"}}"#;
         assert!(
             json.starts_with(r#"{"journals":0,"#) && json.trim_end().ends_with(told),
             "{json}"

@@ -14,6 +14,7 @@ mod key;
 mod key_rotate;
 mod key_settings;
 mod ledger;
+mod logging;
 mod maintenance;
 mod operator;
 mod output;
@@ -55,8 +56,8 @@ pub struct Outcome {
 #[derive(Debug, Parser)]
 #[command(name = "tollgate", version, after_help = EXAMPLES, disable_help_subcommand = true)]
 struct Cli {
-    /// The configuration [default: conf/tollgate.yaml]
-    #[arg(long, global = true, value_name = "FILE", env = "TOLLGATE_CONF", hide_env_values = true, help_heading = EVERYWHERE)]
+    /// The configuration [default: conf/tollgate.yaml] [env: TOLLGATE_CONF]
+    #[arg(long, global = true, value_name = "FILE", help_heading = EVERYWHERE)]
     conf: Option<PathBuf>,
     /// Answer in JSON, with exact amounts
     #[arg(long, global = true, help_heading = EVERYWHERE)]
@@ -119,14 +120,21 @@ enum Command {
 /// they return when the gateway has stopped.
 pub fn execute(arguments: impl IntoIterator<Item = OsString>) -> Outcome {
     let arguments = asked_for_help(arguments.into_iter().collect());
-    let cli = match Cli::try_parse_from(&arguments) {
+    let mut cli = match Cli::try_parse_from(&arguments) {
         Ok(cli) => cli,
         // What cannot be read as a whole may still ask for JSON.
         Err(error) if arguments.iter().any(|argument| argument == "--json") => return unparsed(error, Format::Json),
         Err(error) => return unparsed(error, Format::Text),
     };
     let format = if cli.json { Format::Json } else { Format::Text };
-    start_log(&cli.command);
+    logging::start(&cli.command, format);
+    // Not by clap, whose lines of usage show an option that has its value from the environment as one that has to be given.
+    let named = || {
+        environment(CONF_VARIABLE)
+            .filter(|path| !path.is_empty())
+            .map(PathBuf::from)
+    };
+    cli.conf = cli.conf.or_else(named);
     let note = cli
         .conf
         .is_none()
@@ -144,6 +152,7 @@ pub fn execute(arguments: impl IntoIterator<Item = OsString>) -> Outcome {
                 .problems
                 .iter()
                 .map(|problem| error_line(problem, format))
+                .chain(answer.warnings.iter().map(|warning| warning_line(warning, format)))
                 .collect::<String>()
                 + &note,
             status: u8::from(!answer.problems.is_empty()),
@@ -151,7 +160,7 @@ pub fn execute(arguments: impl IntoIterator<Item = OsString>) -> Outcome {
         Err(failure) => Outcome {
             stdout: String::new(),
             stderr: error_line(&failure.to_string(), format) + &note,
-            status: 1,
+            status: failure.status,
         },
     }
 }
@@ -331,27 +340,9 @@ fn warning_line(warning: &str, format: Format) -> String {
     }
 }
 
-fn start_log(command: &Command) {
-    let level = match command {
-        Command::Serve(_) | Command::Demo(_) => "info,pingora_core=warn",
-        _ => "warn",
-    };
-    let filter = env_logger::Env::default().default_filter_or(level);
-    let mut builder = env_logger::Builder::from_env(filter);
-    // Below this level Pingora writes whole heads of requests, with the keys in them, whatever RUST_LOG asks for.
-    for module in ["pingora_core", "h2", "rustls"] {
-        builder.filter_module(module, log::LevelFilter::Warn);
-    }
-    // At any level it writes a head that it cannot read.
-    builder.filter_module("pingora_core::apps", log::LevelFilter::Off);
-    // It writes an error for each client that leaves while its request is read; what fails of ours is logged by the hooks.
-    builder.filter_module("pingora_proxy", log::LevelFilter::Off);
-    // It only fails when a log exists already, as it does in tests; then that one serves.
-    drop(builder.try_init());
-}
-
 /// The configuration, when nothing names another.
 const CONF: &str = "conf/tollgate.yaml";
+const CONF_VARIABLE: &str = "TOLLGATE_CONF";
 const EXAMPLES: &str = "\
 Examples:
   tollgate demo                                          see it work
@@ -377,7 +368,8 @@ Examples:
   tollgate check --conf /etc/tollgate/tollgate.yaml --json
 
 It lists every mistake with file and line, warns of what is probably a slip, and tries
-what a start needs: ports, folders, the access log, the store. Nothing is made or changed.
+what a start needs: ports, folders, the access log, the store. Nothing is made or changed
+for good: to Redis a key is written that is deleted at once.
 The exit status is 1 when `tollgate serve` would not start.";
 
 #[cfg(test)]

@@ -11,11 +11,12 @@ pub(super) enum Format {
     Json,
 }
 
-/// What a command has to say. Problems go to standard error and make the exit status 1.
+/// What a command has to say. Problems and warnings go to standard error; the first make the exit status 1.
 #[derive(Debug, Default)]
 pub(super) struct Answer {
     pub(super) text: String,
     pub(super) problems: Vec<String>,
+    pub(super) warnings: Vec<String>,
 }
 
 /// Something to show. JSON comes from its `Serialize`, never by way of `serde_json::Value`, which would round amounts.
@@ -53,6 +54,7 @@ impl Answer {
         Ok(Answer {
             text,
             problems: shown.problems(),
+            warnings: Vec::new(),
         })
     }
 }

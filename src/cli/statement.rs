@@ -37,16 +37,20 @@ pub(super) struct StatementArgs {
 
 pub(super) fn run(args: StatementArgs, config: &Config, format: Format) -> Result<Answer, Failure> {
     if args.csv && format == Format::Json {
-        return Err(Failure::new(
+        return Err(Failure::wrong_usage(
             "a statement is either CSV or JSON: leave out --csv or --json",
         ));
     }
     let today = Clock::System.now().day();
     let (first, _) = Days::of_month(today).bounds(today);
+    let (from, to) = (args.from.unwrap_or(first), args.to.unwrap_or(today));
+    if from > to {
+        return Err(Failure::wrong_usage(format!("--from {from} is after --to {to}")));
+    }
     let op = CreditOp::Statement {
         account: args.name,
-        from: args.from.unwrap_or(first),
-        to: args.to.unwrap_or(today),
+        from,
+        to,
     };
     match ask(config, AdminOp::Credit(op))? {
         AdminReply::Statement(statement) if args.csv => {

@@ -319,6 +319,7 @@ mod accounts;
 mod broken_conf;
 mod generations;
 mod help;
+mod journals;
 mod key_limits;
 mod operators;
 mod receipts;

@@ -60,7 +60,7 @@ pub(super) fn run(args: UsageArgs, config: &Config, format: Format) -> Result<An
     if let Days::Span { from, to } = days
         && from > to
     {
-        return Err(Failure::new(format!("--from {from} is after --to {to}")));
+        return Err(Failure::wrong_usage(format!("--from {from} is after --to {to}")));
     }
     let of_end_users = EndUserQuery {
         account: args.name.clone(),

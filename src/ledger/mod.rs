@@ -93,7 +93,8 @@ pub fn open(config: &crate::config::Config) -> Result<Ledger, StoreError> {
     }
 }
 
-/// Tries what [`open`] needs of the store. Makes, changes and keeps nothing. Blocks; called on a thread that is on no runtime.
+/// Tries what [`open`] needs of the store. Makes, changes and keeps nothing: what it writes to Redis to try its rights is gone again.
+/// Blocks; called on a thread that is on no runtime.
 ///
 /// # Errors
 /// As [`open`], as far as can be told without opening it.

@@ -10,6 +10,7 @@ use crate::chat::request;
 use crate::harness::catalogue::SMALL;
 use crate::harness::metrics::Metrics;
 use crate::harness::operator::Process;
+use crate::harness::redis_server::RedisServer;
 use crate::harness::{Reply, Upstream, eventually};
 
 #[tokio::test]
@@ -248,4 +249,47 @@ fn commands_beside_a_demo_say_which_ledger_they_are_about() {
     drop(demo);
     let (_, note) = run(&["account", "list"], None);
     assert_eq!(note, "", "no demo runs any more");
+}
+
+/// The configuration is named by the environment: a line of usage that shows it says that it has to be typed.
+#[test]
+fn a_line_of_usage_asks_for_nothing_that_the_environment_has() {
+    let folder = tempfile::tempdir().unwrap();
+    let conf = folder.path().join("named.yaml");
+    std::fs::write(&conf, "store: sqlite://named.db\n").unwrap();
+    let output = Command::new(env!("CARGO_BIN_EXE_tollgate"))
+        .args(["account", "create"])
+        .current_dir(folder.path())
+        .env("TOLLGATE_CONF", &conf)
+        .output()
+        .unwrap();
+    let stderr = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(2), "{stderr}");
+    assert!(
+        stderr.contains("Usage: tollgate account create") && !stderr.contains("--conf"),
+        "{stderr}"
+    );
+}
+
+#[test]
+fn what_is_logged_of_the_store_is_json_where_the_answer_is() {
+    let redis = RedisServer::start();
+    let folder = tempfile::tempdir().unwrap();
+    let conf = folder.path().join("tollgate.yaml");
+    std::fs::write(&conf, format!("store: \"{}\"\n", redis.url())).unwrap();
+    let output = Command::new(env!("CARGO_BIN_EXE_tollgate"))
+        .args(["account", "list", "--json"])
+        .current_dir(folder.path())
+        .env("TOLLGATE_CONF", &conf)
+        .env_remove("RUST_LOG")
+        .output()
+        .unwrap();
+    let stderr = String::from_utf8(output.stderr).unwrap();
+    assert!(output.status.success(), "{stderr}");
+    let warnings: Vec<Value> = stderr.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let told = |warning: &&Value| {
+        let message = warning["warning"]["message"].as_str();
+        message.is_some_and(|message| message.contains("has no AOF"))
+    };
+    assert_eq!(warnings.iter().filter(told).count(), 1, "{stderr}");
 }

@@ -15,7 +15,7 @@ use crate::cli::arguments::day;
 use crate::cli::failure::Failure;
 use crate::cli::output::{Answer, Format, Show, counted, line, plain};
 use crate::clock::monotonic;
-use crate::config::Config;
+use crate::config::{Config, Store};
 use crate::ledger::admin::{AdminOp, AdminReply};
 use crate::pure::ids::AccountId;
 use crate::pure::reconcile::{Finding, ReceiptName, Reconciled, Reconciliation, Scope, Tokens, Window};
@@ -64,7 +64,10 @@ pub(super) fn run(args: &ReconcileArgs, config: &Config, format: Format) -> Resu
     if let (Some(from), Some(to)) = (args.from, args.to)
         && to < from
     {
-        return Err(Failure::new(format!("--to {to} is before --from {from}")));
+        return Err(Failure::wrong_usage(format!("--to {to} is before --from {from}")));
+    }
+    if let Some(provider) = &args.provider {
+        is_named(config, provider)?;
     }
     let mut progress = Progress::new();
     let mut all = Reconciliation::new(args.scope());
@@ -102,6 +105,22 @@ impl ReconcileArgs {
             window,
         }
     }
+}
+
+/// A slip has no receipts, and so none that its export could lack.
+fn is_named(config: &Config, provider: &str) -> Result<(), Failure> {
+    // Those of a gateway elsewhere are not known, nor those of a configuration with a mistake there.
+    let is_unknown = matches!(config.store, Store::Remote(_)) || config.providers.is_empty();
+    if is_unknown || config.providers.contains_key(provider) {
+        return Ok(());
+    }
+    let names: Vec<&str> = config.providers.keys().map(String::as_str).collect();
+    Err(Failure::new(format!(
+        "{} names no provider {}: it names {}",
+        config.path.display(),
+        plain(provider),
+        names.join(", ")
+    )))
 }
 
 fn accounts(pages: &mut Pages<'_>) -> Result<Vec<AccountId>, Failure> {

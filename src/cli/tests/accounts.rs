@@ -147,7 +147,7 @@ fn statements(place: &Place) {
     assert_eq!((&rows[0][4], &rows[6][4]), ("0", "1"));
     let both = place.run("account statement acme --csv --json");
     assert!(
-        both.status == 1 && both.stderr.contains("either CSV or JSON"),
+        both.status == 2 && both.stderr.contains("either CSV or JSON"),
         "{both:?}"
     );
     let text = tidied(&place.run("account statement acme").stdout);
@@ -155,10 +155,10 @@ fn statements(place: &Place) {
         text.contains("opening balance 0 USD\nclosing balance 1 USD\n"),
         "{text}"
     );
+    let turned = place.run("account statement acme --from 2026-02-01 --to 2026-01-31");
     assert!(
-        place
-            .error("account statement acme --from 2026-02-01 --to 2026-01-31")
-            .contains("after the last")
+        turned.status == 2 && turned.stderr.contains("--from 2026-02-01 is after --to 2026-01-31"),
+        "{turned:?}"
     );
     assert!(
         place
@@ -166,6 +166,13 @@ fn statements(place: &Place) {
             .contains("at most 367 days")
     );
     assert_eq!(place.run("account statement acme --from yesterday").status, 2);
+    for command in ["add acme 1", "correct acme -1"] {
+        let unnamed = place.run(&format!("credits {command} --reference="));
+        assert!(
+            unnamed.status == 2 && unnamed.stderr.contains("must not be empty"),
+            "{unnamed:?}"
+        );
+    }
 }
 
 fn terms(place: &Place) {

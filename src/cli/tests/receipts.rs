@@ -29,6 +29,9 @@ impl Calls {
     /// The commands are told to a gateway, or read the file.
     fn told(to_gateway: bool) -> Calls {
         let place = Place::new();
+        let provider = |name: &str| format!("  {name}: {{ base_url: \"http://127.0.0.1:1/v1\" }}\n");
+        let conf = std::fs::read_to_string(place.conf()).unwrap() + &provider("openai") + &provider("mistral");
+        std::fs::write(place.conf(), conf).unwrap();
         place.json("account create acme --tier pro");
         place.json("account create other --tier pro");
         place.json("credits add acme 10 --reference A");
@@ -323,10 +326,15 @@ fn an_export_that_cannot_be_read_is_an_error() {
             .refused(good, "--account nobody")
             .contains("no account is named nobody")
     );
+    let turned = calls.reconcile(good, "--from 2026-11-20 --to 2026-11-19");
     assert!(
-        calls
-            .refused(good, "--from 2026-11-20 --to 2026-11-19")
-            .contains("is before --from")
+        turned.0 == 2 && turned.2.as_str().unwrap().contains("is before --from"),
+        "{turned:?}"
+    );
+    let unknown = calls.refused(good, "--provider nope");
+    assert!(
+        unknown.contains("tollgate.yaml names no provider nope: it names mistral, off, on, openai"),
+        "{unknown}"
     );
     assert!(
         calls

@@ -21,7 +21,11 @@ impl Embedded {
         let above = path.parent().unwrap_or(Path::new(""));
         folder::can_be_made(above).map_err(|error| {
             let folder = above.display();
-            StoreError::Unavailable(format!("cannot make the folder {folder}: {error}"))
+            let failed = match above.as_os_str().is_empty() || above.exists() {
+                true => "cannot make files in",
+                false => "cannot make",
+            };
+            StoreError::Unavailable(format!("{failed} the folder {folder}: {error}"))
         })?;
         sqlite::check_header(path)?;
         let opened_last = File::open(path.with_extension("lock"))
@@ -89,6 +93,23 @@ mod tests {
             lock.unlock().unwrap();
             assert_eq!(tried.join().unwrap(), Ok(()));
         });
+    }
+
+    #[test]
+    fn what_failed_of_the_folder_is_said() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("file");
+        std::fs::write(&file, "").unwrap();
+        for (path, failed) in [
+            (file.join("ledger.db"), "cannot make files in the folder "),
+            (file.join("a/ledger.db"), "cannot make the folder "),
+        ] {
+            let refused = Embedded::preflight(&path);
+            assert!(
+                matches!(&refused, Err(StoreError::Unavailable(why)) if why.starts_with(failed)),
+                "{refused:?}"
+            );
+        }
     }
 
     #[test]

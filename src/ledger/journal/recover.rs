@@ -104,6 +104,21 @@ pub fn kept(folder: &Path) -> Option<(u64, Timestamp)> {
     last.map(|last| (debits, last))
 }
 
+/// How many journals lie in the folder whose processes have died without settling all that stands there. They are not read, and those of
+/// processes that live are left alone.
+pub fn waiting(folder: &Path) -> u64 {
+    let Ok(entries) = std::fs::read_dir(folder) else {
+        return 0;
+    };
+    let is_waiting = |path: &PathBuf| {
+        let is_journal = path.extension().is_some_and(|extension| extension == EXTENSION) && JournalFile::names(path);
+        // Shared, so that two who look at once do not take each other for its owner.
+        is_journal && std::fs::File::open(path).is_ok_and(|file| file.try_lock_shared().is_ok())
+    };
+    let paths = entries.filter_map(|entry| entry.ok().map(|entry| entry.path()));
+    u64::try_from(paths.filter(is_waiting).count()).unwrap_or(u64::MAX)
+}
+
 /// Holds, in the ledger that this process has taken over, what the calls of the processes before it hold.
 pub fn hold_for_predecessors(folder: &Path, ledger: &Ledger) {
     for path in journals(folder, &[EXTENSION], &mut RecoverReport::default()).0 {

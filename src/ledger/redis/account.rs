@@ -26,6 +26,8 @@ pub struct Account {
     /// When the oldest settlement was queued that waits for the account's slot, which a cluster moves, in milliseconds of the ledger's
     /// monotonic clock; 0 when none does.
     waits_since_ms: AtomicU64,
+    /// When it was logged last that Redis does not have it; 0: never.
+    missing_told_ms: AtomicU64,
     /// What its keys count as, of those that Redis was asked of: a key itself, or the one that it came in place of.
     counts_as: Mutex<FastMap<KeyId, KeyId>>,
     /// When its credit entries were looked through for those that are in no order.
@@ -53,6 +55,7 @@ impl Account {
             queued_at: AtomicUsize::new(0),
             under_way: AtomicUsize::new(0),
             waits_since_ms: AtomicU64::new(0),
+            missing_told_ms: AtomicU64::new(0),
             counts_as: Mutex::default(),
             credits_looked_at_ms: AtomicU64::new(0),
             stopped: AtomicU8::new(ACTIVE),
@@ -97,6 +100,16 @@ impl Account {
     /// They were looked through.
     pub(super) fn looked_at_credits(&self, now_ms: u64) {
         self.credits_looked_at_ms.store(now_ms.max(1), Ordering::Relaxed);
+    }
+
+    /// Redis does not have it. Whether that is to be logged now: at first, and then once a minute at most.
+    pub(super) fn is_missing(&self, now_ms: u64) -> bool {
+        let told_ms = self.missing_told_ms.load(Ordering::Relaxed);
+        let is_told_now = told_ms == 0 || now_ms.saturating_sub(told_ms) >= MISSING_TOLD_EVERY_MS;
+        if is_told_now {
+            self.missing_told_ms.store(now_ms.max(1), Ordering::Relaxed);
+        }
+        is_told_now
     }
 
     /// Why the account may not call, as this process heard last.
@@ -277,6 +290,8 @@ pub(super) fn scope_text(scope: &Scope) -> &str {
 
 /// After how long entries of a gateway of an earlier version are listed.
 const CREDITS_AGE_MAX_MS: u64 = 60_000;
+/// How often it is logged at most that Redis does not have an account.
+const MISSING_TOLD_EVERY_MS: u64 = 60_000;
 const ACTIVE: u8 = 0;
 const SUSPENDED: u8 = 1;
 const CLOSED: u8 = 2;

@@ -44,6 +44,7 @@ mod sender;
 mod sentinel;
 mod server_facts;
 mod server_health;
+mod server_rights;
 mod server_time;
 mod shards;
 mod shared;
@@ -100,7 +101,7 @@ impl RedisLedger {
     /// Connects, and refuses a Redis that would lose money by design. Blocks; called on a thread that is on no runtime.
     ///
     /// # Errors
-    /// When the address cannot be read, Redis cannot be reached, or it evicts keys.
+    /// When the address cannot be read, Redis cannot be reached, it evicts keys, or it refuses its user a right that the ledger needs.
     pub fn connect(url: &str, options: Options) -> Result<Arc<RedisLedger>, StoreError> {
         let (shared, runtime) = RedisLedger::reach(url, options)?;
         let senders = Arc::clone(&shared);
@@ -165,6 +166,7 @@ impl RedisLedger {
             options,
         });
         runtime.block_on(server_health::check_servers(&shared))?;
+        runtime.block_on(server_rights::check(&shared))?;
         // Before it gives a number: the servers have said what time it is.
         shared.producer.born_at(shared.redis_now())?;
         Ok(shared)

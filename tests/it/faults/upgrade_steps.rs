@@ -111,7 +111,7 @@ async fn an_upgrade_without_the_credentials_leaves_the_old_process_serving() {
     let mut load = Load::new(&site, 1);
     ended(&mut site.successor(&[])).await;
     for told in [
-        "the gateway that runs goes on: no model is on sale",
+        "the gateway that runs goes on, until it is stopped: no model is on sale",
         "provider main is off, for TOLLGATE_TEST_CREDENTIAL is not set",
         "no other process takes over, this one goes on: the new one failed",
     ] {

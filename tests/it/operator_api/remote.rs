@@ -185,7 +185,11 @@ async fn what_keeps_a_command_from_a_gateway_is_said() {
             &["webhook", "test", "https://x.example"],
             "no such webhook",
         ),
-        (admin.clone(), &["ledger", "recover"], "own machine alone"),
+        (
+            admin.clone(),
+            &["ledger", "recover"],
+            "error: this works on the gateway's own machine alone",
+        ),
         (admin.clone(), &["serve"], "own machine alone"),
         (admin.clone(), &["check"], "own machine alone"),
         (admin.clone(), &["top"], "own machine alone"),

@@ -27,6 +27,21 @@ fn credit_entries_are_looked_through_again_after_a_while() {
 }
 
 #[test]
+fn that_redis_does_not_have_it_is_logged_at_first_and_once_a_minute() {
+    let account = account();
+    assert!(account.is_missing(0));
+    for (now_ms, is_told) in [
+        (0, false),
+        (60_000, false),
+        (60_001, true),
+        (60_002, false),
+        (120_001, true),
+    ] {
+        assert_eq!(account.is_missing(now_ms), is_told, "{now_ms}");
+    }
+}
+
+#[test]
 fn what_was_heard_last_of_a_stop_counts() {
     let account = account();
     assert_eq!(account.stop(), None);

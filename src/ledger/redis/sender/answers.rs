@@ -121,8 +121,10 @@ impl Settler {
                 return true;
             }
             Some(Ok(SettleReply::NoAccount)) => {
-                let account = debit.account.id();
-                log::error!("MONEY: the account {account} is not in Redis; its settlements wait");
+                if debit.account.is_missing(now) {
+                    let account = debit.account.id();
+                    log::error!("MONEY: the account {account} is not in Redis; its settlements wait");
+                }
                 if debit.entry.kept_since().is_some() {
                     // Redis had it: it is no reason to refuse calls of others.
                     debit.queued_ms = now.max(1);

@@ -207,3 +207,21 @@ fn what_redis_had_of_an_account_that_is_not_there_waits_only_as_long_as_redis_ma
         assert_eq!(nobody.is_under_way(), waiting > 0);
     }
 }
+
+#[test]
+fn that_an_account_is_not_there_is_logged_once_for_all_that_waits_for_it() {
+    let server = RedisServer::start();
+    let shared = opened(&server);
+    let nobody = account(&shared, "nobody");
+    let shard = shared.shards.all().remove(0);
+    let mut settler = settler(&shared);
+    let lines = logged(|| {
+        for number in [1, 2, 3] {
+            shard.queue.settle(settlement(&nobody, number));
+            send_all(&mut settler, &server);
+        }
+    });
+    let told = |line: &&String| line.starts_with("ERROR MONEY: the account nobody is not in Redis");
+    assert_eq!(lines.iter().filter(told).count(), 1, "{lines:?}");
+    assert_eq!(settler.later.len(), 3);
+}
