@@ -248,16 +248,13 @@ impl WireError {
 
 impl ApiError {
     /// What comes when the process is about to end.
-    pub const STOPPING: ApiError = ApiError::Unavailable {
-        message: "The gateway is stopping.",
-        retry_after_secs: 1,
-    };
+    pub const STOPPING: ApiError = ApiError::unavailable("The gateway is stopping.", 1);
+
+    /// As [`STREAM_STOPPED`], where nothing of the answer was sent.
+    pub const STOPPED: ApiError = ApiError::unavailable(STREAM_STOPPED.0, 1);
 
     /// What comes when the ledger cannot be asked: never "allowed".
-    pub const LEDGER_UNREACHABLE: ApiError = ApiError::Unavailable {
-        message: "The ledger cannot be reached right now.",
-        retry_after_secs: 2,
-    };
+    pub const LEDGER_UNREACHABLE: ApiError = ApiError::unavailable("The ledger cannot be reached right now.", 2);
 
     /// What comes when an account asks for reports faster than they are made.
     pub const REPORTS_AT_ONCE: ApiError = ApiError::RateLimited {
@@ -265,6 +262,13 @@ impl ApiError {
         value: 1,
         retry_after_secs: 1,
     };
+
+    const fn unavailable(message: &'static str, retry_after_secs: u64) -> ApiError {
+        ApiError::Unavailable {
+            message,
+            retry_after_secs,
+        }
+    }
 
     /// The one table from causes to HTTP.
     pub fn to_wire(&self) -> WireError {
@@ -317,13 +321,10 @@ impl ApiError {
                 retry_after_secs,
             } => {
                 let name = limit.name();
-                WireError::new(
-                    429,
-                    "rate_limit_error",
-                    format!("Rate limit reached: {name}, limit {value}."),
-                )
-                .with(&json!({ "limit": name, "value": value }))
-                .retry_after(*retry_after_secs)
+                let message = format!("Rate limit reached: {name}, limit {value}.");
+                WireError::new(429, "rate_limit_error", message)
+                    .with(&json!({ "limit": name, "value": value }))
+                    .retry_after(*retry_after_secs)
             }
             ApiError::KeyRepeated(refusal) => key_repeated(*refusal),
             ApiError::Internal => WireError::new(500, "internal_error", "The gateway failed on this request."),

@@ -142,7 +142,7 @@ const TOLD_EVERY: Duration = Duration::from_secs(60);
 mod tests {
     use super::*;
 
-    /// A stranger may have the address for ever: that is told again and again, and not with each try.
+    /// Another program may have the address for ever: that is told again and again, and not with each try.
     #[test]
     fn an_address_that_is_not_free_is_told_after_half_a_minute_and_then_each_minute() {
         let mut told = Vec::new();

@@ -1,7 +1,5 @@
 //! What a stream's client is told by an event of its own, when the answer has begun and cannot end as it should.
 
-use super::ApiError;
-
 /// Message, type and code of an event of error.
 pub type StreamError = (&'static str, &'static str, u16);
 
@@ -25,11 +23,3 @@ pub const STREAM_WITHOUT_LEDGER: StreamError = (
     "service_unavailable",
     503,
 );
-
-impl ApiError {
-    /// The same as [`STREAM_STOPPED`], where nothing of the answer was sent.
-    pub const STOPPED: ApiError = ApiError::Unavailable {
-        message: STREAM_STOPPED.0,
-        retry_after_secs: 1,
-    };
-}
