@@ -66,9 +66,7 @@ pub(super) fn run(args: &ReconcileArgs, config: &Config, format: Format) -> Resu
     {
         return Err(Failure::wrong_usage(format!("--to {to} is before --from {from}")));
     }
-    if let Some(provider) = &args.provider {
-        is_named(config, provider)?;
-    }
+    let doubt = args.provider.as_deref().and_then(|provider| doubt(config, provider));
     let mut progress = Progress::new();
     let mut all = Reconciliation::new(args.scope());
     read_export(&args.file, &mut all, &mut progress)?;
@@ -91,7 +89,10 @@ pub(super) fn run(args: &ReconcileArgs, config: &Config, format: Format) -> Resu
         })?;
     }
     drop(progress);
-    Answer::of(&Shown::of(all.finish()), format)
+    Ok(Answer {
+        warnings: doubt.into_iter().collect(),
+        ..Answer::of(&Shown::of(all.finish()), format)?
+    })
 }
 
 impl ReconcileArgs {
@@ -107,20 +108,20 @@ impl ReconcileArgs {
     }
 }
 
-/// A slip has no receipts, and so none that its export could lack.
-fn is_named(config: &Config, provider: &str) -> Result<(), Failure> {
+/// A slip has no receipts, and so none that its export could lack. But one that was taken out of the configuration has them still.
+fn doubt(config: &Config, provider: &str) -> Option<String> {
     // Those of a gateway elsewhere are not known, nor those of a configuration with a mistake there.
     let is_unknown = matches!(config.store, Store::Remote(_)) || config.providers.is_empty();
     if is_unknown || config.providers.contains_key(provider) {
-        return Ok(());
+        return None;
     }
     let names: Vec<&str> = config.providers.keys().map(String::as_str).collect();
-    Err(Failure::new(format!(
+    Some(format!(
         "{} names no provider {}: it names {}",
         config.path.display(),
         plain(provider),
         names.join(", ")
-    )))
+    ))
 }
 
 fn accounts(pages: &mut Pages<'_>) -> Result<Vec<AccountId>, Failure> {

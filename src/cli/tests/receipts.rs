@@ -331,10 +331,16 @@ fn an_export_that_cannot_be_read_is_an_error() {
         turned.0 == 2 && turned.2.as_str().unwrap().contains("is before --from"),
         "{turned:?}"
     );
-    let unknown = calls.refused(good, "--provider nope");
+    let path = calls.place.folder.path().join("export");
+    std::fs::write(&path, good).unwrap();
+    let unknown = calls
+        .place
+        .run(&format!("ledger reconcile {} --provider nope", path.display()));
     assert!(
-        unknown.contains("tollgate.yaml names no provider nope: it names mistral, off, on, openai"),
-        "{unknown}"
+        unknown
+            .stderr
+            .contains("tollgate.yaml names no provider nope: it names mistral, off, on, openai"),
+        "{unknown:?}"
     );
     assert!(
         calls

@@ -211,14 +211,11 @@ impl Meter {
         let Tap::Stream(tap) = &mut self.tap else { return None };
         Some(match end {
             EarlyEnd::Maximum => tap.end_as_length(tariff.body.choices(), Some(tariff)),
-            EarlyEnd::NoCredit => tap.end_without_credit(),
-            EarlyEnd::NoAnswer => {
-                let (message, kind, status) = STREAM_WITHOUT_LEDGER;
-                tap.fail(message, kind, status)
-            }
+            EarlyEnd::NoCredit => tap.end_without_credit(Some(tariff)),
+            EarlyEnd::NoAnswer => tap.billed_fail(STREAM_WITHOUT_LEDGER, Some(tariff)),
             EarlyEnd::Stopped(why) => {
                 let error = ApiError::AccountStopped(why).to_wire();
-                tap.fail(why.message(), error.kind, error.status)
+                tap.billed_fail((why.message(), error.kind, error.status), Some(tariff))
             }
         })
     }
@@ -255,9 +252,9 @@ impl Meter {
     }
 
     /// The upstream died, or the process stops: what is left to say to the client. None when nothing can mend the answer.
-    pub(in crate::gateway) fn fail(&mut self, (message, kind, status): StreamError) -> Option<Bytes> {
+    pub(in crate::gateway) fn fail(&mut self, why: StreamError, tariff: Option<&Tariff<'_>>) -> Option<Bytes> {
         match &mut self.tap {
-            Tap::Stream(tap) => Some(tap.fail(message, kind, status)),
+            Tap::Stream(tap) => Some(tap.billed_fail(why, tariff)),
             Tap::Whole(_) => None,
         }
     }

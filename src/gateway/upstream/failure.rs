@@ -320,8 +320,19 @@ fn error_tail(ctx: &mut Ctx, error: &Error) -> Option<Bytes> {
     } else {
         STREAM_FAILED
     };
-    match &mut ctx.call()?.answer {
-        Answer::Metered(meter) => meter.fail(why),
+    let Call {
+        answer,
+        admission,
+        body,
+        attempt,
+        ..
+    } = ctx.call()?;
+    match answer {
+        Answer::Metered(meter) => {
+            let target = attempt.as_ref().map(|attempt| &attempt.candidate);
+            let tariff = admission.as_ref().map(|admission| admission.tariff(body, target));
+            meter.fail(why, tariff.as_ref())
+        }
         // Nothing of a refusal leaves before all of it does.
         Answer::Refusal(_) | Answer::None => None,
     }

@@ -40,8 +40,8 @@ pub(super) fn check(path: &Path, opened_last: Option<Identity>) -> Result<(), St
     let (file, log, index) = (path.display(), log.display(), index.display());
     if bytes_of(path).map_err(unavailable)? == 0 {
         return Err(StoreError::Unavailable(format!(
-            "{file} is missing or empty, and {log} holds what was written to it last: put the file back, or delete {log} and {index} for a \
-             ledger that begins anew"
+            "{file} is missing or empty, and {log} holds what was written to it last: put the file back, or move {log} and {index} away for \
+             a ledger that begins anew"
         )));
     }
     let is_same = match opened_last {
@@ -53,8 +53,9 @@ pub(super) fn check(path: &Path, opened_last: Option<Identity>) -> Result<(), St
     }
     let lock = path.with_extension("lock");
     Err(StoreError::Unavailable(format!(
-        "{file} is another file than the one that {log} belongs to: where a copy was put in its place, delete {log} and {index}; else put \
-         back the file that was there before. Where {file} and {log} were moved here together, delete {}",
+        "{file} is another file than the one that {log} was written for. Where a copy was put in its place since the last stop, move {log} \
+         and {index} away; where both were moved here together, or written by an earlier version, delete {}; else put back the file that \
+         was there before",
         lock.display()
     )))
 }
@@ -64,7 +65,8 @@ pub(in crate::ledger) fn is_new(path: &Path) -> bool {
     bytes_of(path).is_ok_and(|bytes| bytes == 0)
 }
 
-/// A file over restarts of the machine: that may give its device another number, and a new file may get the inode of one that was deleted.
+/// A file over restarts of the machine: that may give its device another number, some file systems number inodes anew with each mount, and
+/// a new file may get the inode of one that was deleted. So the time of its birth decides, where that is known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Identity {
     inode: u64,
@@ -84,8 +86,10 @@ impl Identity {
     }
 
     fn is_same(self, other: Identity) -> bool {
-        let is_known = self.born_ns != 0 && other.born_ns != 0;
-        self.inode == other.inode && (!is_known || self.born_ns == other.born_ns)
+        match self.born_ns != 0 && other.born_ns != 0 {
+            true => self.born_ns == other.born_ns,
+            false => self.inode == other.inode,
+        }
     }
 
     /// None for anything else than what [`fmt::Display`] writes.

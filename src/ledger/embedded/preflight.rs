@@ -28,10 +28,6 @@ impl Embedded {
             StoreError::Unavailable(format!("{failed} the folder {folder}: {error}"))
         })?;
         sqlite::check_header(path)?;
-        let opened_last = File::open(path.with_extension("lock"))
-            .ok()
-            .and_then(|lock| kept(&lock));
-        place::check(path, opened_last)?;
         let started = monotonic();
         while is_owned(&path.with_extension("lock"))? {
             if started.elapsed() >= OWNED_MAX {
@@ -39,7 +35,11 @@ impl Embedded {
             }
             std::thread::sleep(OWNED_PAUSE);
         }
-        Ok(())
+        // Only of a ledger that nobody has: what is said then is no advice for one that is in use.
+        let opened_last = File::open(path.with_extension("lock"))
+            .ok()
+            .and_then(|lock| kept(&lock));
+        place::check(path, opened_last)
     }
 }
 

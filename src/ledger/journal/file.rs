@@ -115,7 +115,13 @@ impl JournalFile {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             Err(error) => return Err(error),
         };
-        match slots_file.try_lock() {
+        let mut locked = slots_file.try_lock();
+        if matches!(locked, Err(std::fs::TryLockError::WouldBlock)) {
+            // It may be one who only looks, for a moment.
+            std::thread::sleep(LOOKED_AT);
+            locked = slots_file.try_lock();
+        }
+        match locked {
             Ok(()) => {}
             Err(std::fs::TryLockError::WouldBlock) => return Ok(None),
             Err(std::fs::TryLockError::Error(error)) => return Err(error),
@@ -384,5 +390,7 @@ fn invalid(what: &str) -> io::Error {
 
 const MAGIC: &[u8; 8] = b"TGJRNL01";
 const HEADER_BYTES: usize = 4096;
+/// For longer than this nobody has a journal locked who only looks whether somebody has it.
+const LOOKED_AT: std::time::Duration = std::time::Duration::from_millis(5);
 /// 2 MiB of slots; 64 of them are 262,144 calls at once.
 const SEGMENT_SLOTS: usize = 4096;

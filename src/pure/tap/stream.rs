@@ -192,7 +192,7 @@ impl StreamTap {
                 }
             };
             if verdict == Verdict::Mask {
-                output.insert(&self.mask());
+                output.insert(&self.mask(tariff));
                 return output.finish();
             }
             self.left_out = verdict == Verdict::LeaveOut;
@@ -345,7 +345,7 @@ impl StreamTap {
                 return self.held.extend_from_slice(tail);
             }
             if self.is_error() {
-                return output.insert(&self.mask());
+                return output.insert(&self.mask(tariff));
             }
         }
         self.released = true;

@@ -176,6 +176,22 @@ async fn a_cost_that_was_told_is_what_a_stream_owes_that_fails_after_it() {
     }
 }
 
+/// Such as after tools that the provider runs itself: what each step ends with is no end of the answer.
+#[tokio::test]
+async fn a_stream_that_goes_on_after_its_last_usage_is_told_before_its_failure_what_that_costs() {
+    let reply = Reply::stream()
+        .role()
+        .text("Hi")
+        .event(&finish(usage(9, 2)))
+        .text(&" word".repeat(200))
+        .close();
+    let (_upstream, gateway) = always(reply).await;
+    let (answer, spent) = streamed(&gateway, true).await;
+    assert!(spent > catalogue_cost(SMALL, 9, 190), "{answer}");
+    assert_eq!(told_cost(&answer), Some(spent), "{answer}");
+    gateway.check_books().await;
+}
+
 #[tokio::test]
 async fn what_follows_a_whole_answer_changes_no_bill() {
     let answer = whole_chat(&"word ".repeat(300), Some((9, 2))).to_string();

@@ -146,10 +146,10 @@ fn a_stream_that_dies_within_an_event_tells_its_client() {
 fn an_upstream_that_dies_between_events_is_told_by_the_gateway() {
     let books = Books::with("10");
     let mut ctx = after(&books, &STREAM, &[&event(" one")], false);
-    let told = meter(&mut ctx).fail(STREAM_FAILED).unwrap();
+    let told = meter(&mut ctx).fail(STREAM_FAILED, None).unwrap();
     assert!(text(Some(&told)).contains(STREAM_FAILED.0));
     let mut ctx = books.call(2, &WHOLE);
-    assert_eq!(meter(&mut ctx).fail(STREAM_FAILED), None);
+    assert_eq!(meter(&mut ctx).fail(STREAM_FAILED, None), None);
 }
 
 #[test]

@@ -49,7 +49,7 @@ impl StreamTap {
         let cut = self.is_cut(framing);
         if cut && !self.finished() {
             self.died = true;
-            return self.fail(message, error_type, code);
+            return self.billed_fail(failure, tariff);
         }
         self.closed = true;
         if cut {
@@ -60,6 +60,7 @@ impl StreamTap {
         let said_nothing = self.delivered().0 == 0 && self.reported().is_none();
         if !self.finished() && (framing == Framing::UntilClosed || said_nothing) {
             self.died = true;
+            out.put_slice(&self.told_anew(tariff));
             error_event::write(&mut out, &self.reading.identity, message, error_type, code);
         } else if !self.done {
             out.put_slice(&self.last_usage(tariff));
@@ -72,12 +73,20 @@ impl StreamTap {
     /// passed, one error event, and `[DONE]`; only the first if `[DONE]` was seen. Nothing, if [`StreamTap::end`] was
     /// called.
     pub fn fail(&mut self, message: &str, error_type: &str, code: u16) -> Bytes {
+        self.billed_fail((message, error_type, code), None)
+    }
+
+    /// The same of an answer whose client is told what it costs: one that was told a cost is told before the error what it owes now, where
+    /// that is another.
+    pub fn billed_fail(&mut self, failure: (&str, &str, u16), tariff: Option<&Tariff<'_>>) -> Bytes {
+        let (message, error_type, code) = failure;
         if std::mem::replace(&mut self.closed, true) {
             return Bytes::new();
         }
         let mut out = BytesMut::new();
         self.close_released(&mut out);
         if !self.done {
+            out.put_slice(&self.told_anew(tariff));
             error_event::write(&mut out, &self.reading.identity, message, error_type, code);
         }
         out.freeze()
@@ -103,8 +112,15 @@ impl StreamTap {
 
     /// The answer has passed what is held for it, and no more credit is there: what is to be sent as its end. That is the end of an event
     /// that has partly passed, one error event, and `[DONE]`. Nothing passes afterwards.
-    pub fn end_without_credit(&mut self) -> Bytes {
-        self.fail(NO_CREDIT_MESSAGE, NO_CREDIT_TYPE, NO_CREDIT_CODE)
+    pub fn end_without_credit(&mut self, tariff: Option<&Tariff<'_>>) -> Bytes {
+        self.billed_fail((NO_CREDIT_MESSAGE, NO_CREDIT_TYPE, NO_CREDIT_CODE), tariff)
+    }
+
+    fn told_anew(&mut self, tariff: Option<&Tariff<'_>>) -> Vec<u8> {
+        match self.told {
+            Some(_) => self.last_usage(tariff),
+            None => Vec::new(),
+        }
     }
 
     /// Whether the stream stopped within an event, and not only before its blank line or in a line after those that
@@ -140,7 +156,7 @@ impl StreamTap {
             }
             Verdict::LeaveOut => {}
             Verdict::Mask => {
-                let masked = self.mask();
+                let masked = self.mask(tariff);
                 out.put_slice(&masked);
                 return false;
             }
@@ -149,12 +165,13 @@ impl StreamTap {
     }
 
     /// Ends the stream with our error event in place of the upstream's, which is the event at hand.
-    pub(super) fn mask(&mut self) -> Bytes {
+    pub(super) fn mask(&mut self, tariff: Option<&Tariff<'_>>) -> Bytes {
         self.error = Some(self.reading.seen.error_code);
         self.closed = true;
         let mut out = BytesMut::new();
         self.close_released(&mut out);
         if !self.done {
+            out.put_slice(&self.told_anew(tariff));
             write_masked(&mut out, &self.reading.identity);
         }
         out.freeze()

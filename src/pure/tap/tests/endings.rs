@@ -196,7 +196,7 @@ fn a_stream_that_passed_its_clients_maximum_ends_for_the_reason_length() {
 #[test]
 fn a_stream_whose_credit_is_used_up_ends_with_one_error_event() {
     let mut tap = deltas(2, TapOptions::default());
-    let tail = String::from_utf8(tap.end_without_credit().to_vec()).unwrap();
+    let tail = String::from_utf8(tap.end_without_credit(None).to_vec()).unwrap();
     assert!(
         tail.contains("\"code\":402") && tail.contains("\"type\":\"insufficient_credits\""),
         "{tail}"
@@ -206,7 +206,7 @@ fn a_stream_whose_credit_is_used_up_ends_with_one_error_event() {
         "{tail}"
     );
     assert_eq!(
-        (tap.end_without_credit(), tap.end(), tap.delivered().0),
+        (tap.end_without_credit(None), tap.end(), tap.delivered().0),
         (Bytes::new(), Bytes::new(), 2)
     );
 }
@@ -220,7 +220,7 @@ fn an_ending_closes_an_event_that_has_partly_passed() {
     };
     for end in [
         |tap: &mut StreamTap| tap.end_as_length(1, None),
-        StreamTap::end_without_credit,
+        |tap: &mut StreamTap| tap.end_without_credit(None),
     ] {
         let (mut out, mut tap) = pass(&[long.as_bytes()], options);
         out.extend(end(&mut tap));
