@@ -276,7 +276,10 @@ pub(in crate::gateway) async fn send_error(session: &mut Session, ctx: &mut Ctx,
     );
     let mut can_reuse_downstream = false;
     let written = if !responses::has_begun(session) {
-        note(ctx, error, &failure);
+        // A stop is nobody's failure and no denial: it is dropped.
+        if !is_stopped(error) {
+            ctx.recorder().failed(&failure);
+        }
         // The connection is closed after a failure, and this says so.
         session.set_keepalive(None);
         responses::error(session, ctx, &wire).await
@@ -306,19 +309,11 @@ pub(in crate::gateway) async fn send_error(session: &mut Session, ctx: &mut Ctx,
     }
 }
 
-/// Notes why the request failed. A stop is nobody's failure and no denial: it is dropped.
-fn note(ctx: &mut Ctx, error: &Error, failure: &ApiError) {
-    if !is_stopped(error) {
-        ctx.recorder().failed(failure);
-    }
-}
-
 /// What ends an answer that has begun, after a failure. None when nothing can.
 fn error_tail(ctx: &mut Ctx, error: &Error) -> Option<Bytes> {
-    let why = if is_stopped(error) {
-        STREAM_STOPPED
-    } else {
-        STREAM_FAILED
+    let why = match is_stopped(error) {
+        true => STREAM_STOPPED,
+        false => STREAM_FAILED,
     };
     let Call {
         answer,
