@@ -32,19 +32,30 @@ async fn is_told(receiver: &Receiver, kind: &str, about: &str) {
     eventually(kind, async || told(receiver).contains_key(&wanted).then_some(())).await;
 }
 
-/// What books and keys cause, over some gateways.
-async fn books_and_keys(gateways: usize, redis: Option<&RedisServer>) {
+/// Has the gateways tell this receiver.
+fn tell(fleet: &mut Fleet, receiver: &Receiver) {
+    fleet.configure(|conf| {
+        conf["webhooks"] =
+            json!([{ "url": receiver.url(), "secret_env": "FLEET_WEBHOOK_SECRET", "allow_private": true }]);
+    });
+}
+
+/// Gateways that are not started yet, over this Redis or a file, and the receiver of their webhook.
+async fn with_webhook(redis: Option<&RedisServer>) -> (Receiver, Upstream, Fleet) {
     let (receiver, upstream) = (
         Receiver::start(|_| 200).await,
         Upstream::always(Reply::chat("Hi", 9, 1)).await,
     );
     let store = redis.map_or_else(|| "sqlite://{dir}/ledger.db".to_owned(), RedisServer::url);
     let mut fleet = Fleet::prepared(&store, unlimited(), &upstream);
-    fleet.configure(|conf| {
-        conf["audit_seconds"] = json!(1);
-        conf["webhooks"] =
-            json!([{ "url": receiver.url(), "secret_env": "FLEET_WEBHOOK_SECRET", "allow_private": true }]);
-    });
+    tell(&mut fleet, &receiver);
+    (receiver, upstream, fleet)
+}
+
+/// What books and keys cause, over some gateways.
+async fn books_and_keys(gateways: usize, redis: Option<&RedisServer>) {
+    let (receiver, _upstream, mut fleet) = with_webhook(redis).await;
+    fleet.configure(|conf| conf["audit_seconds"] = json!(1));
     fleet.account("acme", "pro", Decimal::TEN).await;
     for expires in ["3d", "6d", "8d"] {
         let words = [
@@ -131,10 +142,7 @@ async fn of_many_racers_over_three_gateways_each_crossing_is_told_once() {
     let fixed = models.iter_mut().find(|model| model["id"] == SMALL).unwrap();
     fixed["pricing"] = json!({ "prompt": "0", "completion": "0", "request": "0.01" });
     fleet.sells(&sold);
-    fleet.configure(|conf| {
-        conf["webhooks"] =
-            json!([{ "url": receiver.url(), "secret_env": "FLEET_WEBHOOK_SECRET", "allow_private": true }]);
-    });
+    tell(&mut fleet, &receiver);
     fleet.grow(3).await;
     let each: Decimal = EACH.parse().unwrap();
     let poor = fleet.account("poor", "pro", each * Decimal::from(SERVED)).await;
@@ -199,16 +207,7 @@ fn wordy(times: usize, max_tokens: u64) -> String {
 /// A call that is refused by the bound of its prompt, and served once the prompt is counted, is told to nobody; one that is refused then is
 /// told, whatever it is refused for.
 async fn only_what_is_refused_is_told(redis: Option<&RedisServer>) {
-    let (receiver, upstream) = (
-        Receiver::start(|_| 200).await,
-        Upstream::always(Reply::chat("Hi", 9, 1)).await,
-    );
-    let store = redis.map_or_else(|| "sqlite://{dir}/ledger.db".to_owned(), RedisServer::url);
-    let mut fleet = Fleet::prepared(&store, unlimited(), &upstream);
-    fleet.configure(|conf| {
-        conf["webhooks"] =
-            json!([{ "url": receiver.url(), "secret_env": "FLEET_WEBHOOK_SECRET", "allow_private": true }]);
-    });
+    let (receiver, _upstream, mut fleet) = with_webhook(redis).await;
     // Less than a token for each byte of the words costs, and more than the words do when they are counted.
     let enough = cost(SMALL, 12_000, 10);
     let poor = fleet.account("poor", "pro", enough).await;
