@@ -123,6 +123,12 @@ impl fmt::Display for Timestamp {
 }
 
 impl Day {
+    /// The first day of its month.
+    pub fn first_of_month(self) -> Day {
+        let days_before = i64::from(self.date().day()).saturating_sub(1);
+        Day(self.0.saturating_sub(days_before))
+    }
+
     /// The month the day lies in.
     pub fn month(self) -> Month {
         let date = self.date();
@@ -215,12 +221,18 @@ impl From<Period> for Days {
 }
 
 impl Days {
-    /// The days of `today`'s month, up to now.
-    pub fn of_month(today: Day) -> Days {
-        let is_of_month = |day: &Day| day.month() == today.month();
-        let before = (1..=MONTH_DAYS_MAX).map(|back| Day(today.0.saturating_sub(back)));
-        let first = before.take_while(is_of_month).last().unwrap_or(today);
-        Days::Span { from: first, to: today }
+    /// From `from`, or else from the first day that there can be usage of, to `to`, or else `today`. `None` when `from` is after that: a
+    /// `to` of long ago alone is a span without usage.
+    pub fn between(from: Option<Day>, to: Option<Day>, today: Day) -> Option<Days> {
+        let to = to.unwrap_or(today);
+        let from = from.unwrap_or_else(|| Day::default().min(to));
+        (from <= to).then_some(Days::Span { from, to })
+    }
+
+    /// The days of `last`'s month, up to it.
+    pub fn of_month(last: Day) -> Days {
+        let first = last.first_of_month();
+        Days::Span { from: first, to: last }
     }
 
     /// The first and the last of them, seen from `today`. A period has no last day: what a clock that was ahead has counted is in it.
@@ -232,14 +244,30 @@ impl Days {
     }
 }
 
-/// The days of the longest month.
-const MONTH_DAYS_MAX: i64 = 31;
 const MILLIS_PER_DAY: i64 = 86_400_000;
 const JULIAN_DAY_OF_1970: i64 = 2_440_588;
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_span_whose_first_day_is_not_given_is_never_turned() {
+        let (long_ago, before, today) = (Day(-600_000), Day(20_000), Day(20_700));
+        let span = |from, to| Some(Days::Span { from, to });
+        for (from, to, days) in [
+            (None, None, span(Day(0), today)),
+            (None, Some(before), span(Day(0), before)),
+            (None, Some(long_ago), span(long_ago, long_ago)),
+            (Some(before), None, span(before, today)),
+            (Some(today), None, span(today, today)),
+            (Some(Day(20_701)), None, None),
+            (Some(today), Some(before), None),
+            (Some(Day(20_701)), Some(Day(20_702)), span(Day(20_701), Day(20_702))),
+        ] {
+            assert_eq!(Days::between(from, to, today), days, "{from:?} {to:?}");
+        }
+    }
 
     #[test]
     fn days_and_months_are_utc() {

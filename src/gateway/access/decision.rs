@@ -33,6 +33,7 @@ use crate::net::bounded_stream::head_limit_of;
 use crate::net::client_ip;
 use crate::pure::catalogue::Model;
 use crate::pure::error::ApiError;
+use crate::pure::idempotency::{Fingerprint, KeyName};
 use crate::pure::ids::KeyDigest;
 use crate::pure::policy::{Permit, Provenance};
 use crate::pure::request_body::{Endpoint, RequestBody};
@@ -136,7 +137,7 @@ async fn steps(tollgate: &Tollgate, session: &mut ServerSession, ctx: &mut Ctx) 
     ctx.rate = Some(caller.rate(&scope, limits));
     let Route::Model(endpoint) = route else {
         let from = authenticate::provenance(&request.headers, &caller);
-        if !crate::pure::policy::domain_allowed(&caller.key.domains, from) {
+        if !is_let_in(&caller, from) {
             return Err(ApiError::Forbidden(admit::DOMAIN_REFUSED.to_owned()).into());
         }
         admit::address_allows(&caller, ctx.client)?;
@@ -222,8 +223,9 @@ async fn admitted(
         snapshot: &snapshot,
         caller: &caller,
         endpoint,
-        is_domain_allowed: crate::pure::policy::domain_allowed(&caller.key.domains, from),
+        is_domain_allowed: is_let_in(&caller, from),
         client: ctx.client,
+        is_keyed: name.is_some(),
         rate: None,
     };
     let (received, wait) = waited(pin!(receive::body(session, config, owner.room(), &mut precheck))).await;
@@ -246,20 +248,16 @@ async fn admitted(
     };
     let parsed = admit::address_allows(&caller, ctx.client).and(parsed);
     let from = authenticate::provenance(&session.req_header().headers, &caller);
-    let asked = parsed.and_then(|Parsed { body, keyed }| {
-        let (permit, body) = checked(ctx, &caller, body, endpoint, from)?;
-        Ok((permit, body, keyed))
-    });
-    let (permit, body, keyed) = match asked {
+    let (asked, keyed) = match parsed {
+        Ok(Parsed { body, keyed }) => (checked(ctx, &caller, body, endpoint, from), keyed),
+        Err(error) => (Err(error), None),
+    };
+    let (permit, body) = match asked {
         Ok(asked) => asked,
         Err(error) => {
-            if !is_small {
-                // To take it was work: a caller's mistakes are limited as its calls are.
-                let (scope, limits) = admit::limits(&snapshot, &caller);
-                let counted = Box::pin(caller.count_refused(ctx.id, scope, limits)).await;
-                ctx.rate = counted.or(ctx.rate);
-            }
-            return Err(error.into());
+            let keyed = keyed.filter(|_| is_let_in(&caller, from));
+            let refused = not_made(session, ctx, &caller, (error, keyed), is_small);
+            return Box::pin(refused).await.map(|()| None);
         }
     };
     // Seldom, and large: in boxes, here and below.
@@ -312,12 +310,44 @@ async fn admitted(
     })))
 }
 
+/// A call that may not be made: it has the answer that its idempotency key is known for, whatever became of the catalogue since, or its
+/// refusal, which counts for the limit of requests where it was work.
+async fn not_made(
+    session: &mut ServerSession,
+    ctx: &mut Ctx,
+    caller: &Caller,
+    (error, keyed): (ApiError, Option<(KeyName, Fingerprint)>),
+    is_small: bool,
+) -> Result<(), Failed> {
+    let is_catalogues = matches!(error, ApiError::NotFound(_) | ApiError::BadRequest(_));
+    let keyed = keyed.filter(|_| is_catalogues);
+    let is_work = keyed.is_some() || !is_small;
+    if let Some(keyed) = keyed
+        && let Some((answer, original)) = idempotency::known(ctx, caller, keyed).await?
+    {
+        responses::replay(session, ctx, answer, original).await?;
+        return Ok(());
+    }
+    if is_work {
+        let snapshot = Arc::clone(&ctx.snapshot);
+        let (scope, limits) = admit::limits(&snapshot, caller);
+        let counted = caller.count_refused(ctx.id, scope, limits).await;
+        ctx.rate = counted.or(ctx.rate);
+    }
+    Err(error.into())
+}
+
 /// Whose memory the request's body takes. A proxy in front is nobody's address.
 fn owner(tollgate: &Tollgate, ctx: &Ctx, caller: &Caller) -> BodyOwner {
     let trusted = &ctx.snapshot.config.trusted_proxies;
     let is_proxy = |address: IpAddr| trusted.iter().any(|network| network.contains(address));
     let address = ctx.client.filter(|address| !is_proxy(*address));
     tollgate.body_memory().owner(&caller.key.id, address)
+}
+
+/// Whether the key's domain lock lets a request in.
+fn is_let_in(caller: &Caller, from: Provenance<'_>) -> bool {
+    crate::pure::policy::domain_allowed(&caller.key.domains, from)
 }
 
 /// What the body asks for, which the caller may have.

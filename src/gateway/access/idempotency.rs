@@ -98,6 +98,27 @@ pub(in crate::gateway) async fn take(
     }
 }
 
+/// The answer to a call that may not be made as things are now, when its key is known; the key stays free when it is not. What became of
+/// the catalogue since takes no answer away.
+///
+/// # Errors
+/// As [`take`], but for keys that are too many.
+pub(in crate::gateway) async fn known(
+    ctx: &mut Ctx,
+    caller: &Caller,
+    keyed: (KeyName, Fingerprint),
+) -> Result<Option<(Answer, RequestId)>, ApiError> {
+    match take(ctx, caller, keyed).await {
+        Ok(Keyed::Replayed(answer, original)) => Ok(Some((answer, original))),
+        Ok(Keyed::New(_))
+        | Err(ApiError::RateLimited {
+            limit: LimitKind::IdempotencyKeys,
+            ..
+        }) => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
 /// An admitted call is about to be sent under its key: what will be kept of its answer, when anything is.
 ///
 /// # Errors

@@ -8,7 +8,7 @@ use super::admit::{self, Refused};
 use super::refusal::refused;
 use crate::gateway::snapshot::Snapshot;
 use crate::ledger::Caller;
-use crate::pure::account::Look;
+use crate::pure::account::{Denial, Look};
 use crate::pure::catalogue::{Model, ModelKind};
 use crate::pure::error::ApiError;
 use crate::pure::ids::Tier;
@@ -25,6 +25,8 @@ pub(in crate::gateway) struct Precheck<'a> {
     pub(in crate::gateway) is_domain_allowed: bool,
     /// The client's address.
     pub(in crate::gateway) client: Option<IpAddr>,
+    /// Whether it brings an idempotency key. The answer that it may come back for costs nothing, and counts for the limit of requests alone.
+    pub(in crate::gateway) is_keyed: bool,
     /// The caller's limits, once it was refused for one.
     pub(in crate::gateway) rate: Option<RateView>,
 }
@@ -64,11 +66,15 @@ impl Precheck<'_> {
             quota: admit::monthly_quota(self.snapshot, self.caller),
             is_paid: open.all(|model| !model.prices.usual().pricing.prompt.is_zero()),
         };
-        self.caller.look(&look).map_err(|denial| {
-            let Refused { error, rate } = refused((self.snapshot, self.caller), SMALLEST, (denial, None), |_| None);
-            self.rate = rate;
-            error
-        })
+        let Err(denial) = self.caller.look(&look) else {
+            return Ok(());
+        };
+        if self.is_keyed && !matches!(denial, Denial::Requests(_) | Denial::Stopped(_)) {
+            return Ok(());
+        }
+        let Refused { error, rate } = refused((self.snapshot, self.caller), SMALLEST, (denial, None), |_| None);
+        self.rate = rate;
+        Err(error)
     }
 }
 

@@ -69,6 +69,7 @@ macro_rules! on_both_stores {
 
 mod cut_off;
 mod fleets;
+mod later;
 mod limits;
 
 on_both_stores! {

@@ -255,15 +255,11 @@ fn asked(query: &[(String, String)], today: Day) -> Result<Asked, ApiError> {
             let message = "period cannot stand beside from or to: they name the days themselves.";
             return Err(ApiError::BadRequest(message.to_owned()));
         }
-        (from, to, None) => Days::Span {
-            from: from.unwrap_or_default(),
-            to: to.unwrap_or(today),
-        },
+        (from, to, None) => Days::between(from, to, today).ok_or_else(|| {
+            let message = "from must not be after to, which is today when it is not given.";
+            ApiError::BadRequest(message.to_owned())
+        })?,
     };
-    let is_empty = matches!(days, Days::Span { from, to } if from > to);
-    if is_empty {
-        return Err(ApiError::BadRequest("from must not be after to.".to_owned()));
-    }
     let has_span = from.is_some() || to.is_some();
     let groups = by.or(has_span.then_some(GroupBy::Rows(Column::Model)));
     Ok(Asked { days, groups })
@@ -360,6 +356,11 @@ mod tests {
             (
                 "to=2026-11-02",
                 span(Day(0), day("2026-11-02")),
+                Some(GroupBy::Rows(Column::Model)),
+            ),
+            (
+                "to=0328-01-20",
+                span(day("0328-01-20"), day("0328-01-20")),
                 Some(GroupBy::Rows(Column::Model)),
             ),
             (
