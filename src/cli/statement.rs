@@ -14,7 +14,7 @@ use crate::ledger::admin::credits::{CreditOp, DebitRow, Statement};
 use crate::ledger::admin::{AdminOp, AdminReply};
 use crate::pure::ids::AccountId;
 use crate::pure::money::Credits;
-use crate::pure::time::{Day, Days};
+use crate::pure::time::Day;
 
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  tollgate account statement acme\n  \
@@ -24,7 +24,7 @@ use crate::pure::time::{Day, Days};
 pub(super) struct StatementArgs {
     /// The account's name
     name: AccountId,
-    /// The first UTC day [default: the first of this month]
+    /// The first UTC day [default: the first of the month of --to]
     #[arg(long, value_name = "DAY", value_parser = day)]
     from: Option<Day>,
     /// The last one [default: today]
@@ -41,9 +41,8 @@ pub(super) fn run(args: StatementArgs, config: &Config, format: Format) -> Resul
             "a statement is either CSV or JSON: leave out --csv or --json",
         ));
     }
-    let today = Clock::System.now().day();
-    let (first, _) = Days::of_month(today).bounds(today);
-    let (from, to) = (args.from.unwrap_or(first), args.to.unwrap_or(today));
+    let to = args.to.unwrap_or_else(|| Clock::System.now().day());
+    let from = args.from.unwrap_or_else(|| to.first_of_month());
     if from > to {
         return Err(Failure::wrong_usage(format!("--from {from} is after --to {to}")));
     }

@@ -52,16 +52,11 @@ pub(super) fn run(args: UsageArgs, config: &Config, format: Format) -> Result<An
     let today = Clock::System.now().day();
     let days = match (args.from, args.to) {
         (None, None) => args.period.into(),
-        (from, to) => Days::Span {
-            from: from.unwrap_or_default(),
-            to: to.unwrap_or(today),
-        },
+        (from, to) => Days::between(from, to, today).ok_or_else(|| {
+            let (from, to) = (from.unwrap_or_default(), to.unwrap_or(today));
+            Failure::wrong_usage(format!("--from {from} is after --to {to}"))
+        })?,
     };
-    if let Days::Span { from, to } = days
-        && from > to
-    {
-        return Err(Failure::wrong_usage(format!("--from {from} is after --to {to}")));
-    }
     let of_end_users = EndUserQuery {
         account: args.name.clone(),
         key: args.key.clone(),

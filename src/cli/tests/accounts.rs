@@ -155,6 +155,12 @@ fn statements(place: &Place) {
         text.contains("opening balance 0 USD\nclosing balance 1 USD\n"),
         "{text}"
     );
+    let january: serde_json::Value =
+        serde_json::from_str(&place.run("account statement acme --to 2026-01-31 --json").stdout).unwrap();
+    assert_eq!(
+        (&january["from"], &january["to"]),
+        (&"2026-01-01".into(), &"2026-01-31".into())
+    );
     let turned = place.run("account statement acme --from 2026-02-01 --to 2026-01-31");
     assert!(
         turned.status == 2 && turned.stderr.contains("--from 2026-02-01 is after --to 2026-01-31"),

@@ -97,6 +97,11 @@ async fn credit_is_listed_newest_first_and_a_statement_adds_up() {
             (&json!("0"), &json!("110.000000000045"))
         );
         assert_eq!(statement["entries"].as_array().unwrap().len(), 11);
+        let october = desk.get("/v1/accounts/acme/statement?to=2026-10-30").await;
+        assert_eq!(
+            (&october["from"], &october["to"]),
+            (&json!("2026-10-01"), &json!("2026-10-30"))
+        );
         let csv = desk
             .admin("GET", "/v1/accounts/acme/statement?format=csv", Value::Null)
             .await;

@@ -8,7 +8,6 @@ use crate::ledger::admin::{AdminOp, AdminReply};
 use crate::pure::error::ApiError;
 use crate::pure::error::operator::OperatorError;
 use crate::pure::ids::AccountId;
-use crate::pure::time::Days;
 use crate::server::operator::answer::Answer;
 use crate::server::operator::call::{Call, expect};
 use crate::server::operator::shown::{Amount, EntryShown};
@@ -57,12 +56,11 @@ pub(in crate::server::operator) async fn show(call: &Call<'_>) -> Result<Answer,
         Some("csv") => true,
         Some(_) => return Err(OperatorError::bad("format must be json or csv.")),
     };
-    let today = call.api.clock().now().day();
-    let (this_month, _) = Days::of_month(today).bounds(today);
+    let to = query.day("to")?.unwrap_or_else(|| call.api.clock().now().day());
     let op = CreditOp::Statement {
         account: call.account()?,
-        from: query.day("from")?.unwrap_or(this_month),
-        to: query.day("to")?.unwrap_or(today),
+        from: query.day("from")?.unwrap_or_else(|| to.first_of_month()),
+        to,
     };
     let statement = expect(call.run(AdminOp::Credit(op)).await?, |reply| match reply {
         AdminReply::Statement(statement) => Some(statement),

@@ -42,7 +42,11 @@ pub(super) const BEFORE_CALL: Parameter = query(
 pub(super) const LIMIT_200: Parameter = limit(r#"{"type":"integer","minimum":1,"maximum":200,"default":50}"#);
 pub(super) const LIMIT_1000: Parameter = limit(r#"{"type":"integer","minimum":1,"maximum":1000,"default":50}"#);
 pub(super) const LIMIT_CALLS: Parameter = limit(r#"{"type":"integer","minimum":1,"maximum":1000,"default":20}"#);
-pub(super) const FROM: Parameter = query("from", DAY, "The first day of UTC.");
+pub(super) const FROM: Parameter = query(
+    "from",
+    DAY,
+    "The first day of UTC. By default a statement begins with the month of its last day, and a sum with the first usage.",
+);
 pub(super) const TO: Parameter = query("to", DAY, "The last day of UTC; today by default.");
 pub(super) const PERIOD: Parameter = query(
     "period",
