@@ -191,7 +191,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncRead for BoundedStream<S> {
         let read = Pin::new(inner).poll_read(context, buffer);
         let new = buffer.filled().get(before..).unwrap_or_default();
         if new.is_empty() {
-            return read;
+            return match (side, read) {
+                (Side::Upstream(io), Poll::Ready(end)) => Poll::Ready(io.ended(end)),
+                (_, read) => read,
+            };
         }
         let refused = match side {
             Side::Client(limit, _) => limit.read(new).err(),

@@ -87,6 +87,15 @@ impl UpstreamIo {
         Ok(())
     }
 
+    /// What a read that brought nothing comes to. TLS that ends without its close may have lost something, but not before anything of an
+    /// answer came: then the connection ended, as one that had waited for too long does.
+    pub(crate) fn ended(&self, end: io::Result<()>) -> io::Result<()> {
+        match end {
+            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof && !self.has_heard() => Ok(()),
+            end => end,
+        }
+    }
+
     /// Looks at what was read.
     ///
     /// # Errors

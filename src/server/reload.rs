@@ -207,7 +207,14 @@ fn files(config: &Config) -> impl Iterator<Item = &PathBuf> {
     let operator_tls = config.operator.iter().flat_map(|operator| &operator.tls);
     let of_tls = config.tls.iter().chain(operator_tls);
     let of_tls = of_tls.flat_map(|tls| [&tls.cert, &tls.key]);
-    [&config.path, &config.catalogue].into_iter().chain(of_tls)
+    let authorities = config
+        .providers
+        .values()
+        .filter_map(|provider| provider.ca_file.as_ref());
+    [&config.path, &config.catalogue]
+        .into_iter()
+        .chain(of_tls)
+        .chain(authorities)
 }
 
 fn stamp(path: &Path) -> Stamp {

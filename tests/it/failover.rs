@@ -358,6 +358,21 @@ async fn a_connection_that_gave_a_head_was_not_stale() {
 }
 
 #[tokio::test]
+async fn a_connection_that_gave_a_part_of_a_head_was_not_stale() {
+    let part = || Reply::default().bytes("HTTP/1.1 200 O");
+    for broken in [part().close(), part().reset()] {
+        let main = Upstream::of([Reply::chat("Hi", 9, 1), broken]).await;
+        let spare = Upstream::always(Reply::chat("Ho", 9, 1)).await;
+        let gateway = Setup::over(&main).spare(&spare).start().await;
+        for text in ["Hi", "Ho"] {
+            let answer = gateway.http1.post("/llm/chat", request(TWIN)).await.ok();
+            assert!(answer.text().contains(text), "{}", answer.text());
+        }
+        assert_eq!((main.seen().len(), spare.seen().len()), (2, 1));
+    }
+}
+
+#[tokio::test]
 async fn a_head_that_took_long_leaves_its_body_the_time_of_a_silence() {
     let body = crate::harness::reply::whole_chat("Hi", Some((9, 1))).to_string();
     let rest = Reply::default().bytes(&body).after(Duration::from_millis(100));

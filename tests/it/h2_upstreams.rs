@@ -202,3 +202,16 @@ async fn a_whole_answer_that_breaks_off_after_any_byte_is_the_next_targets_or_50
         gateway.check_books().await;
     }
 }
+
+#[tokio::test]
+async fn an_upstream_that_asks_for_http_1_and_speaks_http2_alone_is_asked_over_http2_again() {
+    let refused = ("", vec![Frame::Reset(Reason::HTTP_1_1_REQUIRED)]);
+    let good = (JSON, vec![Frame::Data(WHOLE), Frame::End]);
+    let (upstream, gateway) = over(vec![refused, good]).await;
+    // Over HTTP/1.1 it cannot be reached at all.
+    let answer = gateway.http1.post("/llm/chat", request(SMALL)).await;
+    answer.error(502, "upstream_error");
+    gateway.http1.post("/llm/chat", request(SMALL)).await.ok();
+    assert_eq!(upstream.seen().len(), 2);
+    assert_eq!(gateway.spent().await, cost(SMALL, 9, 1));
+}

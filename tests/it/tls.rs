@@ -1,10 +1,13 @@
 //! Upstreams over TLS: a private authority, server names, and what a certificate that does not fit comes to.
 
+use std::path::PathBuf;
+
 use rust_decimal::Decimal;
-use serde_json::json;
+use serde_json::{Value, json};
+use tollgate::server::reload::Reloaded;
 
 use crate::chat::{PROMPT, request};
-use crate::harness::catalogue::{SMALL, TWIN, cost};
+use crate::harness::catalogue::{LARGE, SMALL, TWIN, cost};
 use crate::harness::tls::Authority;
 use crate::harness::{Gateway, Reply, Setup, Upstream};
 
@@ -133,4 +136,79 @@ async fn a_tls_stream_that_ends_without_its_close_is_a_failure() {
         "{events:?}"
     );
     assert_eq!(gateway.spent().await, cost(SMALL, PROMPT, 2));
+}
+
+#[tokio::test]
+async fn a_pooled_connection_that_is_closed_without_the_end_of_its_session_is_no_failure() {
+    let chat = || Reply::chat("Hi", 9, 1);
+    let part = Reply::default().bytes("HTTP/1.1 200 O").dropped();
+    let authority = Authority::new();
+    let replies = [chat(), Reply::default().dropped(), chat(), part];
+    let upstream = Upstream::tls_of(&authority.identity("localhost"), replies).await;
+    let ca = CaFile::of(&authority);
+    let provider = ca.provider(&upstream.base_url_at("localhost"));
+    let gateway = Setup::over(&upstream).provider("main", provider).start().await;
+    for _ in 0..2 {
+        gateway.http1.post("/llm/chat", request(SMALL)).await.ok();
+    }
+    assert_eq!((upstream.seen().len(), upstream.connections()), (3, 2));
+    // Of this one a part came: work had begun.
+    let answer = gateway.http1.post("/llm/chat", request(SMALL)).await;
+    answer.error(502, "upstream_error");
+    assert_eq!((upstream.seen().len(), upstream.connections()), (4, 2));
+    assert_eq!(gateway.spent().await, cost(SMALL, 18, 2));
+}
+
+#[tokio::test]
+async fn a_connection_is_used_again_for_those_alone_who_trust_the_same_authority() {
+    for http2 in [true, false] {
+        let authority = Authority::new();
+        let upstream = Upstream::tls(&authority.identity("localhost"), Reply::chat("Hi", 9, 1)).await;
+        let ca = CaFile::of(&authority);
+        let base_url = upstream.base_url_at("localhost");
+        let mut trusting = ca.provider(&base_url);
+        trusting["http2"] = http2.into();
+        let setup = Setup::over(&upstream)
+            .provider("main", trusting)
+            .provider(
+                "spare",
+                json!({ "base_url": base_url, "http2": http2, "api_key_env": "SET_SPARE" }),
+            )
+            .model(LARGE, |model| model["targets"][0]["provider"] = "spare".into());
+        let mut gateway = setup.start().await;
+        for _ in 0..2 {
+            gateway.http1.post("/llm/chat", request(SMALL)).await.ok();
+            let answer = gateway.http1.post("/llm/chat", request(LARGE)).await;
+            answer.error(502, "upstream_error");
+        }
+        assert_eq!(upstream.seen().len(), 2);
+        // Whose authority is trusted no more is asked no more, at once.
+        std::fs::write(&ca.path, &Authority::new().pem).unwrap();
+        assert!(matches!(gateway.check_files(), Reloaded::Changed));
+        let answer = gateway.http1.post("/llm/chat", request(SMALL)).await;
+        answer.error(502, "upstream_error");
+        assert_eq!(upstream.seen().len(), 2);
+        std::fs::write(&ca.path, &authority.pem).unwrap();
+        assert!(matches!(gateway.check_files(), Reloaded::Changed));
+        gateway.http1.post("/llm/chat", request(SMALL)).await.ok();
+    }
+}
+
+/// A file with an authority's certificate.
+struct CaFile {
+    _folder: tempfile::TempDir,
+    path: PathBuf,
+}
+
+impl CaFile {
+    fn of(authority: &Authority) -> CaFile {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("ca.pem");
+        std::fs::write(&path, &authority.pem).unwrap();
+        CaFile { _folder: folder, path }
+    }
+
+    fn provider(&self, base_url: &str) -> Value {
+        json!({ "base_url": base_url, "api_key_env": "SET_MAIN", "ca_file": self.path.to_str().unwrap() })
+    }
 }

@@ -109,11 +109,10 @@ impl Transport {
             Err(error) => Err(error),
         };
         let failed = exchanged.err();
-        if failed
-            .as_ref()
-            .is_some_and(|error| matches!(error.etype(), ErrorType::H2Downgrade | ErrorType::InvalidH2))
+        if let Some(error) = &failed
+            && matches!(error.etype(), ErrorType::H2Downgrade | ErrorType::InvalidH2)
         {
-            self.connections.prefer_http1(peer);
+            self.connections.http2_failed(peer, error);
         }
         let reusable = upstream.into_reusable(failed.is_none());
         if let Some(released) = reusable.and_then(|upstream| self.connections.release(upstream, peer)) {

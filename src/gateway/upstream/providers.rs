@@ -1,6 +1,7 @@
 //! Upstreams: what is needed to ask a provider. `net::dns` knows the addresses of its host, `circuit_breaker` whether a target has failed lately.
 
 use std::collections::{BTreeMap, HashMap};
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
@@ -48,7 +49,15 @@ pub(crate) struct Parts {
     stream: HeaderMap,
     pub(crate) chat: Uri,
     pub(crate) embeddings: Uri,
-    ca: Option<Arc<CaType>>,
+    ca: Option<Authorities>,
+}
+
+/// The certificates of a private authority.
+#[derive(Debug)]
+struct Authorities {
+    certificates: Arc<CaType>,
+    /// Tells connections that were made by these from those that were made by others, which nothing says are to be trusted.
+    key: u64,
 }
 
 /// One host that providers are reached at.
@@ -195,7 +204,10 @@ impl Upstream {
             options.h2_connection_window_size = Some(HTTP2_CONNECTION_WINDOW_BYTES);
             options.h2_ping_interval = Some(Duration::from_secs(30));
         }
-        options.ca.clone_from(&self.parts.ca);
+        if let Some(ca) = &self.parts.ca {
+            options.ca = Some(Arc::clone(&ca.certificates));
+            peer.group_key = ca.key;
+        }
         Some(peer)
     }
 }
@@ -227,7 +239,7 @@ impl Parts {
             stream: headers(provider, EVENT_STREAM).map_err(at)?,
             chat: uri(&provider.base_url, "/chat/completions").map_err(at)?,
             embeddings: uri(&provider.base_url, "/embeddings").map_err(at)?,
-            ca: provider.ca_file.as_deref().map(read_ca).transpose().map_err(at)?,
+            ca: provider.ca_file.as_deref().map(authorities).transpose().map_err(at)?,
         })
     }
 }
@@ -299,6 +311,18 @@ pub(crate) fn read_ca(path: &std::path::Path) -> Result<Arc<CaType>, String> {
         return Err(fail("no certificate in it".to_owned()));
     }
     Ok(certificates.into())
+}
+
+fn authorities(path: &std::path::Path) -> Result<Authorities, String> {
+    let certificates = read_ca(path)?;
+    let mut hasher = DefaultHasher::new();
+    for certificate in certificates.iter() {
+        certificate.borrow_raw_cert().hash(&mut hasher);
+    }
+    Ok(Authorities {
+        certificates,
+        key: hasher.finish(),
+    })
 }
 
 /// Headers that a request has beside the configuration's: a capacity, not a limit.

@@ -3,9 +3,9 @@
 mod idle;
 
 use std::any::Any;
-use std::collections::HashSet;
+use std::collections::HashMap;
 use std::sync::{Arc, PoisonError, RwLock};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
@@ -18,7 +18,7 @@ use pingora::protocols::l4::stream::Stream as Socket;
 use pingora::protocols::tls::TlsStream;
 use pingora::protocols::{IO, Stream};
 use pingora::upstreams::peer::{HttpPeer, Peer as _};
-use pingora::{ErrorType, OkOrErr, Result};
+use pingora::{Error, ErrorType, OkOrErr, Result};
 
 use self::idle::Idle;
 use super::bounded_stream::{BoundedStream, upstream_io_of};
@@ -32,8 +32,8 @@ pub(crate) struct ConnectionPool {
     idle: Arc<Idle>,
     /// To those that may speak HTTP/2.
     any: Connector,
-    /// Peers that offered HTTP/2 no more, or could not speak it, by what tells their connections apart.
-    http1_only: RwLock<HashSet<u64>>,
+    /// Until when HTTP/2 is not offered to peers that did not choose it, or could not speak it, by what tells their connections apart.
+    http1_until: RwLock<HashMap<u64, Instant>>,
 }
 
 /// A connection, for one request.
@@ -52,7 +52,7 @@ impl Default for ConnectionPool {
             http1: TransportConnector::new(Some(ConnectorOptions::new(1))),
             idle: Arc::default(),
             any: Connector::new(Some(ConnectorOptions::new(POOLED_MAX))),
-            http1_only: RwLock::default(),
+            http1_until: RwLock::default(),
         }
     }
 }
@@ -73,7 +73,7 @@ impl ConnectionPool {
                 });
             };
             // Offered both, it chose HTTP/1: its connections are made and kept here from now on.
-            self.prefer_http1(peer);
+            self.prefer_http1(peer, HTTP1_CHOSEN);
             return Ok(connected(bounded(session.into_inner())?, is_reused, peer));
         }
         let waited = if is_fresh {
@@ -85,9 +85,27 @@ impl ConnectionPool {
         let stream = match waited {
             Some(stream) => stream,
             // In a box: it is seldom needed, and would else be a part of every call.
-            None => bounded(Box::pin(self.http1.new_stream(&over_http1(peer))).await?)?,
+            None => match Box::pin(self.http1.new_stream(&over_http1(peer))).await {
+                Ok(stream) => bounded(stream)?,
+                Err(error) => {
+                    // Perhaps it speaks nothing else any more.
+                    self.offer_http2(peer);
+                    return Err(error);
+                }
+            },
         };
         Ok(connected(stream, is_reused, peer))
+    }
+
+    /// The peer failed over HTTP/2, by not speaking it as it should or by saying that it wants HTTP/1.1: it gets that for a while.
+    pub(crate) fn http2_failed(&self, peer: &HttpPeer, error: &Error) {
+        let within = match error.etype() {
+            ErrorType::H2Downgrade => HTTP1_CHOSEN,
+            _ => HTTP1_AFTER_FAULT,
+        };
+        let secs = within.as_secs();
+        log::warn!("{peer}: {error}; it is asked over HTTP/1.1 for {secs} s");
+        self.prefer_http1(peer, within);
     }
 
     /// A session of a connection that may speak HTTP/2. One that its upstream ended with an error (GOAWAY) stays in Pingora's pool while
@@ -124,21 +142,38 @@ impl ConnectionPool {
         }
     }
 
-    /// The upstream gets HTTP/1 from now on, whatever it offers.
-    pub(crate) fn prefer_http1(&self, peer: &HttpPeer) {
-        let mut only = self.http1_only.write().unwrap_or_else(PoisonError::into_inner);
-        if only.len() < HTTP1_ONLY_MAX {
-            only.insert(peer.reuse_hash());
+    /// The upstream gets HTTP/1 for so long, whatever it offers.
+    fn prefer_http1(&self, peer: &HttpPeer, within: Duration) {
+        let now = crate::clock::monotonic();
+        let Some(until) = now.checked_add(within) else { return };
+        let mut http1 = self.http1_until.write().unwrap_or_else(PoisonError::into_inner);
+        if http1.len() >= HTTP1_PEERS_MAX {
+            http1.retain(|_, until| *until > now);
+        }
+        if http1.len() < HTTP1_PEERS_MAX {
+            http1.insert(peer.reuse_hash(), until);
+        }
+    }
+
+    /// The upstream is offered HTTP/2 again.
+    fn offer_http2(&self, peer: &HttpPeer) {
+        if offers_http2(peer) {
+            let mut http1 = self.http1_until.write().unwrap_or_else(PoisonError::into_inner);
+            http1.remove(&peer.reuse_hash());
         }
     }
 
     fn may_be_http2(&self, peer: &HttpPeer) -> bool {
-        let is_offered = peer.options.alpn.get_max_http_version() > 1;
-        is_offered && {
-            let only = self.http1_only.read().unwrap_or_else(PoisonError::into_inner);
-            !only.contains(&peer.reuse_hash())
+        offers_http2(peer) && {
+            let http1 = self.http1_until.read().unwrap_or_else(PoisonError::into_inner);
+            let until = http1.get(&peer.reuse_hash());
+            until.is_none_or(|until| *until <= crate::clock::monotonic())
         }
     }
+}
+
+fn offers_http2(peer: &HttpPeer) -> bool {
+    peer.options.alpn.get_max_http_version() > 1
 }
 
 fn connected(stream: Stream, is_reused: bool, peer: &HttpPeer) -> Connected {
@@ -180,5 +215,9 @@ const IDLE_MAX: Duration = Duration::from_secs(24 * 60 * 60);
 const POOLED_MAX: usize = 4096;
 /// How many connections that may speak HTTP/2 a call tries, a new one among them.
 const HTTP2_TRIED_MAX: usize = 4;
-/// Peers that are remembered to speak HTTP/1 alone. Beyond them each new connection finds out anew.
-const HTTP1_ONLY_MAX: usize = 4096;
+/// Peers that are remembered to get HTTP/1. Beyond them each new connection finds out anew.
+const HTTP1_PEERS_MAX: usize = 4096;
+/// How long a peer that chose HTTP/1, or asked for it, is offered nothing else: it may learn HTTP/2.
+const HTTP1_CHOSEN: Duration = Duration::from_secs(10 * 60);
+/// The same of one that broke HTTP/2's rules: that may have been one answer of many, and it may speak nothing else.
+const HTTP1_AFTER_FAULT: Duration = Duration::from_secs(30);

@@ -24,6 +24,8 @@ pub(super) enum Step {
     Pause(Duration),
     /// The connection is closed.
     Close,
+    /// The same, without the end of a TLS session.
+    Drop,
     /// The connection is reset.
     Reset,
     /// Nothing more is ever sent; the connection stays open.
@@ -233,6 +235,11 @@ impl Reply {
     /// Closes the connection here.
     pub fn close(self) -> Reply {
         self.step(Step::Close)
+    }
+
+    /// Closes the connection here, without an end of its TLS session.
+    pub fn dropped(self) -> Reply {
+        self.step(Step::Drop)
     }
 
     /// Resets the connection here.

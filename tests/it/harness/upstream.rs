@@ -69,7 +69,14 @@ impl Upstream {
 
     /// An upstream behind TLS with this certificate, which always gives this answer.
     pub async fn tls(identity: &Identity, reply: Reply) -> Upstream {
-        Upstream::start(move |_, _| reply.clone(), Some(identity.acceptor())).await
+        Upstream::tls_of(identity, [reply]).await
+    }
+
+    /// The same, which gives these answers in order, and then the last one again and again.
+    pub async fn tls_of(identity: &Identity, replies: impl IntoIterator<Item = Reply>) -> Upstream {
+        let replies: Vec<Reply> = replies.into_iter().collect();
+        let answer = move |number: usize, _: &Seen| replies[number.min(replies.len() - 1)].clone();
+        Upstream::start(answer, Some(identity.acceptor())).await
     }
 
     async fn start(
@@ -235,6 +242,7 @@ async fn act(socket: &mut impl Wire, reply: Reply) -> Outcome {
                 let _gone = socket.shutdown().await;
                 return Outcome::Close;
             }
+            Step::Drop => return Outcome::Close,
             Step::Reset => return Outcome::Reset,
             Step::Silence => {
                 ended(socket).await;
