@@ -188,6 +188,10 @@ impl HttpServerApp for ConnectionHandler {
         // By default 65,535 bytes for all streams together: no upload would be faster than that in a round trip.
         options.initial_window_size(H2_STREAM_WINDOW_BYTES);
         options.initial_connection_window_size(H2_CONNECTION_WINDOW_BYTES);
+        // A request that is refused has its body reset while that is on its way: what then comes of it means nothing for as long as the
+        // stream is known, and counts as the peer's mistake once it is not.
+        options.max_concurrent_reset_streams(H2_RESET_STREAMS_MAX);
+        options.reset_stream_duration(H2_RESET_STREAMS_KNOWN);
         // Resets that the peer provokes, or sends itself before anyone looked, before its connection is ended.
         options.max_local_error_reset_streams(Some(H2_RESETS_MAX));
         options.max_pending_accept_reset_streams(H2_RESETS_MAX);
@@ -309,3 +313,6 @@ const H2_STREAM_WINDOW_BYTES: u32 = 256 << 10;
 /// below 256 bytes that wait, h2 lets what they lack of that come to half of this (about 1,000 frames of one byte), and then ends the connection.
 const H2_CONNECTION_WINDOW_BYTES: u32 = 512 << 10;
 const H2_RESETS_MAX: usize = 50;
+/// Streams of one connection that were reset and are known, and for how long.
+const H2_RESET_STREAMS_MAX: usize = 1_024;
+const H2_RESET_STREAMS_KNOWN: Duration = Duration::from_secs(5);

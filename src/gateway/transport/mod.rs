@@ -27,7 +27,7 @@ use bytes::{Bytes, BytesMut};
 use http::Version;
 use pingora::proxy::Session;
 use pingora::upstreams::peer::HttpPeer;
-use pingora::{Error, ErrorType, Result};
+use pingora::{Error, ErrorSource, ErrorType, Result};
 
 pub use self::carried::{Carried, TimeLimits};
 use self::downstream::{Downstream, Waited};
@@ -109,20 +109,29 @@ impl Transport {
             Err(error) => Err(error),
         };
         let failed = exchanged.err();
-        if let Some(error) = &failed
-            && matches!(error.etype(), ErrorType::H2Downgrade | ErrorType::InvalidH2)
-        {
-            self.connections.http2_failed(peer, error);
+        let mut is_silent = false;
+        if let Some(error) = &failed {
+            is_silent = is_silence(error);
+            match error.etype() {
+                ErrorType::H2Downgrade | ErrorType::InvalidH2 => self.connections.http2_failed(peer, error),
+                _ if !upstream.has_heard() => self.connections.offer_http2(peer),
+                _ => {}
+            }
         }
-        let reusable = upstream.into_reusable(failed.is_none());
-        if let Some(released) = reusable.and_then(|upstream| self.connections.release(upstream, peer)) {
-            released.await;
+        if let Some(upstream) = upstream.into_reusable(failed.is_none()) {
+            self.connections.release(upstream, peer, is_silent);
         }
         match failed {
             None => Ok(()),
             Some(error) => Err(plugin.error_while_proxy(peer, session, error, ctx, is_reused)),
         }
     }
+}
+
+/// Whether the upstream took or said nothing for too long.
+fn is_silence(error: &Error) -> bool {
+    *error.esource() == ErrorSource::Upstream
+        && matches!(error.etype(), ErrorType::ReadTimedout | ErrorType::WriteTimedout)
 }
 
 /// The request over a connection, and its answer back.

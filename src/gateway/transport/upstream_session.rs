@@ -3,6 +3,7 @@
 use std::future::poll_fn;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
+use std::task::Poll;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -27,7 +28,7 @@ pub(super) struct UpstreamSession {
     /// How long the upstream may take nothing of a request.
     write_max: Option<Duration>,
     /// Sends the rest of the body over HTTP/2 while the answer is read.
-    sends: Option<BoxFuture<'static, ()>>,
+    sends: Option<BoxFuture<'static, Result<()>>>,
     /// Why the body could not be sent.
     unsent: Option<Box<Error>>,
     /// The answer broke off. Pingora counts its body as done then.
@@ -106,9 +107,7 @@ impl UpstreamSession {
                     .take_request_body_writer()
                     .or_err(ErrorType::InternalError, "a stream without a way to send")?;
                 self.sends = Some(Box::pin(async move {
-                    if let Err(error) = v2::write_body(&mut writer, body, true, timeout).await {
-                        log::debug!("an upstream did not take all of a request: {error}");
-                    }
+                    v2::write_body(&mut writer, body, true, timeout).await
                 }));
                 Ok(())
             }
@@ -136,14 +135,14 @@ impl UpstreamSession {
                 })
             }
             HttpSession::H2(session) => {
-                let read = { beside(&mut self.sends, pin!(session.read_response_header())).await };
+                let stalled = Stalled::Fails;
+                let read = { beside(&mut self.sends, stalled, pin!(session.read_response_header())).await };
                 read.and_then(|()| session.check_response_end_or_error())
             }
             HttpSession::Custom(()) => unknown(),
         };
         read.map_err(|error| {
-            let has_heard = self.io.as_ref().is_some_and(|io| io.has_heard());
-            if has_heard {
+            if self.io.as_ref().is_some_and(|io| io.has_heard()) {
                 // The upstream had begun to answer, so it had the request.
                 let mut error = error.into_up();
                 error.set_retry(false);
@@ -177,7 +176,8 @@ impl UpstreamSession {
                 Err(error) => Err(error),
             },
             HttpSession::H2(session) => {
-                let read = { beside(&mut self.sends, pin!(session.read_response_body())).await };
+                let stalled = Stalled::Answers;
+                let read = { beside(&mut self.sends, stalled, pin!(session.read_response_body())).await };
                 match read {
                     // Also before trailers, which stay inside.
                     Ok(None) => Ok(Piece {
@@ -192,6 +192,11 @@ impl UpstreamSession {
         };
         self.is_broken |= read.is_err();
         read.map_err(Error::into_up)
+    }
+
+    /// Whether anything of an answer has come; over HTTP/2 that is not known, and counts as if it had.
+    pub(super) fn has_heard(&self) -> bool {
+        self.io.as_ref().is_none_or(|io| io.has_heard())
     }
 
     /// The session, for the pool: after the whole answer, if all of it was read and all of the request was sent. A connection of HTTP/2
@@ -247,16 +252,32 @@ async fn while_sending<T>(
     }
 }
 
-/// Does `work` while something else is sent.
-async fn beside<W: Future>(sends: &mut Option<BoxFuture<'static, ()>>, mut work: Pin<&mut W>) -> W::Output {
+/// What it means that an upstream takes no more of a request over HTTP/2.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Stalled {
+    /// Nothing has come of its answer: it fails.
+    Fails,
+    /// It answers, and that is what counts.
+    Answers,
+}
+
+/// Does `read` while the rest of a request is sent. That the upstream has ended the request is told by what is read.
+async fn beside<T>(
+    sends: &mut Option<BoxFuture<'static, Result<()>>>,
+    stalled: Stalled,
+    mut read: Pin<&mut impl Future<Output = Result<T>>>,
+) -> Result<T> {
     poll_fn(|context| {
-        if sends
-            .as_mut()
-            .is_some_and(|sends| sends.as_mut().poll(context).is_ready())
-        {
+        if let Some(Poll::Ready(sent)) = sends.as_mut().map(|sends| sends.as_mut().poll(context)) {
             *sends = None;
+            if let Err(error) = sent {
+                log::debug!("an upstream did not take all of a request: {error}");
+                if stalled == Stalled::Fails && *error.etype() == ErrorType::WriteTimedout {
+                    return Poll::Ready(Err(error));
+                }
+            }
         }
-        work.as_mut().poll(context)
+        read.as_mut().poll(context)
     })
     .await
 }

@@ -1,7 +1,6 @@
 //! Upstreams: what is needed to ask a provider. `net::dns` knows the addresses of its host, `circuit_breaker` whether a target has failed lately.
 
 use std::collections::{BTreeMap, HashMap};
-use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
@@ -14,6 +13,7 @@ use pingora::upstreams::peer::HttpPeer;
 use pingora::utils::tls::{WrappedX509, parse_x509};
 use rustls_pki_types::CertificateDer;
 use rustls_pki_types::pem::PemObject;
+use sha2::{Digest as _, Sha256};
 use x509_parser::prelude::FromDer;
 
 use super::circuit_breaker::Breaker;
@@ -202,7 +202,6 @@ impl Upstream {
             options.max_h2_streams = HTTP2_STREAMS_MAX;
             options.h2_stream_window_size = Some(HTTP2_STREAM_WINDOW_BYTES);
             options.h2_connection_window_size = Some(HTTP2_CONNECTION_WINDOW_BYTES);
-            options.h2_ping_interval = Some(Duration::from_secs(30));
         }
         if let Some(ca) = &self.parts.ca {
             options.ca = Some(Arc::clone(&ca.certificates));
@@ -315,13 +314,15 @@ pub(crate) fn read_ca(path: &std::path::Path) -> Result<Arc<CaType>, String> {
 
 fn authorities(path: &std::path::Path) -> Result<Authorities, String> {
     let certificates = read_ca(path)?;
-    let mut hasher = DefaultHasher::new();
+    let mut digest = Sha256::new();
     for certificate in certificates.iter() {
-        certificate.borrow_raw_cert().hash(&mut hasher);
+        digest.update(certificate.borrow_raw_cert());
     }
+    let digest: [u8; 32] = digest.finalize().into();
+    let [a, b, c, d, e, f, g, h, ..] = digest;
     Ok(Authorities {
         certificates,
-        key: hasher.finish(),
+        key: u64::from_be_bytes([a, b, c, d, e, f, g, h]),
     })
 }
 

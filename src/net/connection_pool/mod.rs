@@ -1,5 +1,7 @@
 //! Connections to upstreams: new ones, and those that wait for their next request.
 
+mod heard;
+mod http2;
 mod idle;
 
 use std::any::Any;
@@ -7,9 +9,6 @@ use std::collections::HashMap;
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
-use futures::FutureExt as _;
-use futures::future::BoxFuture;
-use pingora::connectors::http::Connector;
 use pingora::connectors::{ConnectorOptions, TransportConnector};
 use pingora::protocols::ALPN;
 use pingora::protocols::http::client::HttpSession;
@@ -20,18 +19,18 @@ use pingora::protocols::{IO, Stream};
 use pingora::upstreams::peer::{HttpPeer, Peer as _};
 use pingora::{Error, ErrorType, OkOrErr, Result};
 
+use self::http2::Http2;
 use self::idle::Idle;
 use super::bounded_stream::{BoundedStream, upstream_io_of};
 use super::upstream_io::UpstreamIo;
 
 /// All connections to upstreams.
 pub(crate) struct ConnectionPool {
-    /// To those that speak HTTP/1: a request's head and its body leave together, and answers are heard while requests leave.
-    http1: TransportConnector,
-    /// What waits of those.
+    /// Makes them. Nothing waits in its own pool.
+    connector: TransportConnector,
+    /// What waits of those over HTTP/1, over which a request's head and its body leave together, and answers are heard while requests leave.
     idle: Arc<Idle>,
-    /// To those that may speak HTTP/2.
-    any: Connector,
+    http2: Arc<Http2>,
     /// Until when HTTP/2 is not offered to peers that did not choose it, or could not speak it, by what tells their connections apart.
     http1_until: RwLock<HashMap<u64, Instant>>,
 }
@@ -48,10 +47,9 @@ pub(crate) struct Connected {
 impl Default for ConnectionPool {
     fn default() -> ConnectionPool {
         ConnectionPool {
-            // It only makes them: nothing waits in its own pool.
-            http1: TransportConnector::new(Some(ConnectorOptions::new(1))),
+            connector: TransportConnector::new(Some(ConnectorOptions::new(1))),
             idle: Arc::default(),
-            any: Connector::new(Some(ConnectorOptions::new(POOLED_MAX))),
+            http2: Arc::default(),
             http1_until: RwLock::default(),
         }
     }
@@ -64,17 +62,7 @@ impl ConnectionPool {
     /// When none can be made in the time that `peer` gives.
     pub(crate) async fn connect(&self, peer: &HttpPeer, is_fresh: bool) -> Result<Connected> {
         if self.may_be_http2(peer) {
-            let (session, is_reused) = Box::pin(self.any_session(peer)).await?;
-            let HttpSession::H1(session) = session else {
-                return Ok(Connected {
-                    session,
-                    is_reused,
-                    io: None,
-                });
-            };
-            // Offered both, it chose HTTP/1: its connections are made and kept here from now on.
-            self.prefer_http1(peer, HTTP1_CHOSEN);
-            return Ok(connected(bounded(session.into_inner())?, is_reused, peer));
+            return Box::pin(self.negotiated(peer)).await;
         }
         let waited = if is_fresh {
             None
@@ -85,7 +73,7 @@ impl ConnectionPool {
         let stream = match waited {
             Some(stream) => stream,
             // In a box: it is seldom needed, and would else be a part of every call.
-            None => match Box::pin(self.http1.new_stream(&over_http1(peer))).await {
+            None => match Box::pin(self.connector.new_stream(&over_http1(peer))).await {
                 Ok(stream) => bounded(stream)?,
                 Err(error) => {
                     // Perhaps it speaks nothing else any more.
@@ -108,37 +96,48 @@ impl ConnectionPool {
         self.prefer_http1(peer, within);
     }
 
-    /// A session of a connection that may speak HTTP/2. One that its upstream ended with an error (GOAWAY) stays in Pingora's pool while
-    /// it has streams, and takes no new one. It leaves the pool when it is tried, and nothing was sent then: another is asked for.
-    async fn any_session(&self, peer: &HttpPeer) -> Result<(HttpSession, bool)> {
-        for _ in 1..HTTP2_TRIED_MAX {
-            match self.any.get_http_session(peer).await {
-                Err(error) if *error.etype() == ErrorType::H2Error => {}
-                session => return session,
-            }
+    /// A connection to a peer that is offered HTTP/2.
+    async fn negotiated(&self, peer: &HttpPeer) -> Result<Connected> {
+        let over_http2 = |stream, is_reused| Connected {
+            session: HttpSession::H2(stream),
+            is_reused,
+            io: None,
+        };
+        if let Some(stream) = self.http2.stream(peer.reuse_hash()).await {
+            return Ok(over_http2(stream, true));
         }
-        self.any.get_http_session(peer).await
+        let stream = self.connector.new_stream(peer).await?;
+        let is_http2 = match stream.selected_alpn_proto() {
+            Some(chosen) => matches!(chosen, ALPN::H2),
+            // Nothing is chosen without TLS: the peer is known to speak it, or does not.
+            None => !peer.is_tls() && peer.options.alpn.get_min_http_version() > 1,
+        };
+        if is_http2 {
+            let idle_max = peer.idle_timeout().unwrap_or(IDLE_MAX);
+            return Ok(over_http2(
+                self.http2.first_stream(stream, peer, idle_max).await?,
+                false,
+            ));
+        }
+        // Offered both, it chose HTTP/1.
+        self.prefer_http1(peer, HTTP1_CHOSEN);
+        Ok(connected(bounded(stream)?, false, peer))
     }
 
-    /// Takes a connection back, to be closed or to wait for its next request. What of that has to be waited for, which is seldom: a future
-    /// that were always there would be a part of every call.
-    pub(crate) fn release<'r>(&'r self, session: HttpSession, peer: &'r HttpPeer) -> Option<BoxFuture<'r, ()>> {
+    /// Takes a connection back, to be closed or to wait for its next request. `is_silent`: the upstream said nothing on it for too long, so
+    /// that no other request is to be sent over it.
+    pub(crate) fn release(&self, session: HttpSession, peer: &HttpPeer, is_silent: bool) {
         match session {
             HttpSession::H1(mut session) => {
                 session.respect_keepalive();
                 if session.will_keepalive() && session.is_body_done() {
                     let within = peer.idle_timeout().unwrap_or(IDLE_MAX);
                     self.idle.put(peer.reuse_hash(), session.into_inner(), within);
-                    return None;
                 }
-                // It is closed.
-                Some(Box::pin(session.reuse().map(drop)))
+                // It is closed otherwise.
             }
-            session => Some(Box::pin(self.any.release_http_session(
-                session,
-                peer,
-                peer.idle_timeout(),
-            ))),
+            HttpSession::H2(stream) => self.http2.release(stream, peer.reuse_hash(), is_silent),
+            HttpSession::Custom(()) => {}
         }
     }
 
@@ -155,8 +154,8 @@ impl ConnectionPool {
         }
     }
 
-    /// The upstream is offered HTTP/2 again.
-    fn offer_http2(&self, peer: &HttpPeer) {
+    /// The upstream is offered HTTP/2 again: over HTTP/1 it says nothing at all.
+    pub(crate) fn offer_http2(&self, peer: &HttpPeer) {
         if offers_http2(peer) {
             let mut http1 = self.http1_until.write().unwrap_or_else(PoisonError::into_inner);
             http1.remove(&peer.reuse_hash());
@@ -211,10 +210,6 @@ fn downcast<S: IO + 'static>(stream: Box<dyn Any>) -> Option<Stream> {
 
 /// How long one waits whose peer sets no limit.
 const IDLE_MAX: Duration = Duration::from_secs(24 * 60 * 60);
-/// Idle connections that may speak HTTP/2 and are kept.
-const POOLED_MAX: usize = 4096;
-/// How many connections that may speak HTTP/2 a call tries, a new one among them.
-const HTTP2_TRIED_MAX: usize = 4;
 /// Peers that are remembered to get HTTP/1. Beyond them each new connection finds out anew.
 const HTTP1_PEERS_MAX: usize = 4096;
 /// How long a peer that chose HTTP/1, or asked for it, is offered nothing else: it may learn HTTP/2.

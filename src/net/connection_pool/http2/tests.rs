@@ -1,0 +1,209 @@
+use std::sync::atomic::AtomicU32;
+
+use pingora::http::RequestHeader;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
+use tokio::net::{TcpListener, TcpStream};
+
+use super::*;
+
+const LONG: Duration = Duration::from_secs(60);
+const DATA: u8 = 0;
+const HEADERS: u8 = 1;
+const SETTINGS: u8 = 4;
+const PING: u8 = 6;
+const END_STREAM: u8 = 1;
+const ACK: u8 = 1;
+const END_HEADERS: u8 = 4;
+/// `:status: 200` of HPACK's static table.
+const STATUS_200: u8 = 0x88;
+
+/// An upstream that says what it is told to, frame by frame.
+struct Far {
+    socket: OwnedWriteHalf,
+    /// PINGs that came and were not answered.
+    pings: Arc<AtomicU32>,
+    has_ended: tokio::task::JoinHandle<()>,
+}
+
+impl Far {
+    async fn frame(&mut self, kind: u8, flags: u8, stream: u32, payload: &[u8]) {
+        let length = u32::try_from(payload.len()).unwrap().to_be_bytes();
+        let mut frame = vec![length[1], length[2], length[3], kind, flags];
+        frame.extend_from_slice(&stream.to_be_bytes());
+        frame.extend_from_slice(payload);
+        self.socket.write_all(&frame).await.unwrap();
+    }
+
+    /// Says how many streams it takes.
+    async fn settings(&mut self, streams_max: u32) {
+        let mut payload = vec![0, 3];
+        payload.extend_from_slice(&streams_max.to_be_bytes());
+        self.frame(SETTINGS, 0, 0, &payload).await;
+    }
+
+    async fn head(&mut self, stream: u32) {
+        self.frame(HEADERS, END_HEADERS, stream, &[STATUS_200]).await;
+    }
+}
+
+/// Reads frames to the end.
+async fn listen(mut socket: OwnedReadHalf, pings: Arc<AtomicU32>) {
+    let mut preface = [0; 24];
+    socket.read_exact(&mut preface).await.unwrap();
+    let mut head = [0; 9];
+    while socket.read_exact(&mut head).await.is_ok() {
+        let length = u32::from_be_bytes([0, head[0], head[1], head[2]]);
+        let mut payload = vec![0; usize::try_from(length).unwrap()];
+        if socket.read_exact(&mut payload).await.is_err() {
+            return;
+        }
+        if head[3] == PING && head[4] & ACK == 0 {
+            pings.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+}
+
+/// A pool, a peer, and the first stream of a connection to it with its other end.
+async fn connected() -> (Arc<Http2>, HttpPeer, Http2Session, Far) {
+    connected_within(TIMES).await
+}
+
+async fn connected_within(times: Times) -> (Arc<Http2>, HttpPeer, Http2Session, Far) {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let (near, far) = tokio::join!(TcpStream::connect(address), listener.accept());
+    let (read, write) = far.unwrap().0.into_split();
+    let pings = Arc::new(AtomicU32::new(0));
+    let far = Far {
+        socket: write,
+        pings: Arc::clone(&pings),
+        has_ended: tokio::spawn(listen(read, pings)),
+    };
+    let mut peer = HttpPeer::new(address, false, String::new());
+    peer.options.max_h2_streams = 1_000;
+    peer.options.h2_connection_window_size = Some(1 << 28);
+    let pool = Arc::new(Http2 {
+        times,
+        ..Http2::default()
+    });
+    let near: Stream = Box::new(pingora::protocols::l4::stream::Stream::from(near.unwrap()));
+    let first = pool.first_stream(near, &peer, LONG).await.unwrap();
+    (pool, peer, first, far)
+}
+
+/// Sends a request without a body.
+fn ask(stream: &mut Http2Session) {
+    let mut head = RequestHeader::build("POST", b"/", None).unwrap();
+    head.insert_header("host", "far.example").unwrap();
+    stream.write_request_header(Box::new(head), true).unwrap();
+}
+
+/// Asks, and takes the head of the answer.
+async fn ask_for_head(stream: &mut Http2Session, number: u32, far: &mut Far) {
+    ask(stream);
+    far.head(number).await;
+    stream.read_response_header().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_connection_is_shared_once_its_upstream_has_said_how_many_streams_it_takes() {
+    let (pool, peer, mut first, mut far) = connected().await;
+    let peer = peer.reuse_hash();
+    ask(&mut first);
+    assert!(pool.stream(peer).await.is_none(), "nothing is known of it");
+    far.settings(2).await;
+    far.head(1).await;
+    first.read_response_header().await.unwrap();
+    pool.release(first, peer, false);
+    let second = pool.stream(peer).await.unwrap();
+    let third = pool.stream(peer).await.unwrap();
+    assert!(pool.stream(peer).await.is_none(), "it takes two");
+    drop(second);
+    assert!(pool.stream(peer).await.is_some());
+    drop(third);
+    assert!(pool.stream(1).await.is_none(), "another peer");
+}
+
+#[tokio::test]
+async fn what_comes_late_for_streams_that_were_left_ends_no_other() {
+    let (pool, peer, mut victim, mut far) = connected().await;
+    let peer = peer.reuse_hash();
+    far.settings(1_000).await;
+    ask_for_head(&mut victim, 1, &mut far).await;
+    // Settles the connection.
+    let settled = pool.lock().by_peer[&peer][0].is_settled.clone();
+    settled.store(true, Ordering::Relaxed);
+    let left: Vec<u32> = (0..200).map(|number| 3 + 2 * number).collect();
+    for number in &left {
+        let mut stream = pool.stream(peer).await.unwrap();
+        ask_for_head(&mut stream, *number, &mut far).await;
+        pool.release(stream, peer, false);
+    }
+    for number in &left {
+        for _ in 0..10 {
+            far.frame(DATA, 0, *number, b"late").await;
+        }
+    }
+    far.frame(DATA, END_STREAM, 1, b"whole").await;
+    assert_eq!(victim.read_response_body().await.unwrap().unwrap(), "whole");
+    assert!(pool.stream(peer).await.is_some(), "and it is used again");
+}
+
+#[tokio::test]
+async fn an_upstream_that_says_something_is_there_and_one_that_says_nothing_is_not() {
+    let within = Duration::from_secs(1);
+    let times = Times {
+        pong_within: within,
+        ..TIMES
+    };
+    let (pool, peer, mut stream, mut far) = connected_within(times).await;
+    far.settings(10).await;
+    ask_for_head(&mut stream, 1, &mut far).await;
+    let began = crate::clock::monotonic();
+    while began.elapsed() < within * 3 {
+        // Sleeps: how long nothing comes is what this is about.
+        tokio::time::sleep(within / 5).await;
+        far.frame(DATA, 0, 1, b"x").await;
+        assert_eq!(stream.read_response_body().await.unwrap().unwrap(), "x");
+    }
+    assert_eq!(far.pings.load(Ordering::Relaxed), 1, "the first, which has no answer");
+    assert!(stream.read_response_body().await.is_err());
+    assert!(pool.stream(peer.reuse_hash()).await.is_none());
+    assert!(pool.sweep(crate::clock::monotonic()), "it is forgotten");
+}
+
+#[tokio::test]
+async fn one_without_streams_is_closed_in_time() {
+    let (pool, peer, mut stream, mut far) = connected().await;
+    far.settings(10).await;
+    ask_for_head(&mut stream, 1, &mut far).await;
+    let now = crate::clock::monotonic();
+    assert!(!pool.sweep(now));
+    assert!(!pool.sweep(now + 2 * LONG), "it has a stream");
+    pool.release(stream, peer.reuse_hash(), false);
+    assert!(!pool.sweep(now));
+    assert!(!pool.sweep(now + LONG / 2));
+    let used = pool.stream(peer.reuse_hash()).await.unwrap();
+    assert!(!pool.sweep(now + LONG));
+    drop(used);
+    assert!(!pool.sweep(now + LONG), "it was used since");
+    assert!(pool.sweep(now + 2 * LONG));
+    far.has_ended.await.unwrap();
+}
+
+#[tokio::test]
+async fn one_on_which_an_upstream_was_silent_gets_no_other_request() {
+    let (pool, peer, mut stream, mut far) = connected().await;
+    let peer = peer.reuse_hash();
+    far.settings(10).await;
+    ask_for_head(&mut stream, 1, &mut far).await;
+    pool.release(stream, peer, false);
+    let mut first = pool.stream(peer).await.unwrap();
+    let second = pool.stream(peer).await.unwrap();
+    ask_for_head(&mut first, 3, &mut far).await;
+    pool.release(second, peer, true);
+    assert!(pool.stream(peer).await.is_none());
+    far.frame(DATA, END_STREAM, 3, b"whole").await;
+    assert_eq!(first.read_response_body().await.unwrap().unwrap(), "whole");
+}
