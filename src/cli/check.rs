@@ -9,6 +9,7 @@ use super::catalogue::Stock;
 use super::demo;
 use super::failure::Failure;
 use super::output::{Answer, Format, Show};
+use crate::clock::Clock;
 use crate::config::{BaseUrl, Config, Credential, Provider, Store, Traces, doubts, environment, mistakes};
 use crate::gateway::snapshot;
 use crate::ledger;
@@ -57,6 +58,7 @@ impl Findings {
             .extend(new_at.map(|path| format!("a new ledger will be made at {}", path.display())));
         self.warnings
             .extend(doubts::of_config(config).iter().map(ToString::to_string));
+        self.warnings.extend(snapshot::doubts(config, Clock::System.now()));
         self.see_addresses(config);
         self.see_traces(&config.traces);
         // What a start would refuse is refused here, by the same code.

@@ -317,6 +317,7 @@ total          3       9          12  1.700000000001
 
 mod accounts;
 mod broken_conf;
+mod certificates;
 mod generations;
 mod help;
 mod journals;

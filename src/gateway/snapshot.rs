@@ -38,7 +38,7 @@ pub struct Snapshot {
     pub(crate) certificate: Option<Arc<Certificate>>,
     /// What the listener of operators greets with over TLS.
     pub(crate) operator_certificate: Option<Arc<Certificate>>,
-    /// What an operator should know: providers that are off, purposes without a model.
+    /// What an operator should know: providers that are off, purposes without a model, certificates that clients refuse or soon will.
     pub warnings: Vec<String>,
 }
 
@@ -111,6 +111,8 @@ impl Snapshot {
         }
         let certificate = certificate(&config).map_err(|problem| config.mistake(problem))?;
         let operator_certificate = operator_certificate(&config).map_err(|problem| config.mistake(problem))?;
+        let certificates = [&certificate, &operator_certificate].into_iter().flatten();
+        warnings.extend(certificates.filter_map(|certificate| certificate.doubt(Clock::System.now())));
         let upstreams = upstreams.for_config(&config)?;
         let listings = Listings::render(&catalogue, &config.base_path);
         let pages = Pages::render(&config);
@@ -152,6 +154,20 @@ impl Snapshot {
         keep_tls(&mut self.operator_certificate, before.operator_certificate.as_ref());
     }
 
+    /// The listeners that greet over TLS, by their keys of the configuration, each with the seconds from `now` to the end of its certificate;
+    /// below 0 once that has expired.
+    pub(crate) fn certificates_left(&self, now: Timestamp) -> Vec<(&'static str, i64)> {
+        let certificates = [
+            ("listen", &self.certificate),
+            ("operator_listen", &self.operator_certificate),
+        ];
+        let left = certificates.into_iter().filter_map(|(listener, certificate)| {
+            let until = certificate.as_ref()?.valid_until()?;
+            Some((listener, until.since(now).div_euclid(1000)))
+        });
+        left.collect()
+    }
+
     /// The target of a model that is tried next, after those that were.
     /// `conversation` is asked for where several share the calls.
     pub(crate) fn next_target(
@@ -184,6 +200,13 @@ pub fn problems(config: &Config) -> Vec<ConfigError> {
         .chain(secrets::problems(config))
         .map(|problem| config.mistake(problem))
         .collect()
+}
+
+/// What [`Snapshot::load`] takes, and clients at `now` refuse or soon will: certificates of listeners. None where one cannot be read.
+pub fn doubts(config: &Config, now: Timestamp) -> Vec<String> {
+    let certificates = [certificate(config), operator_certificate(config)];
+    let certificates = certificates.into_iter().flatten().flatten();
+    certificates.filter_map(|certificate| certificate.doubt(now)).collect()
 }
 
 /// The providers that are off, each with the variable that is not set.

@@ -9,16 +9,24 @@ use rustls::version::{TLS12, TLS13};
 use rustls::{Error, InconsistentKeys, ServerConfig};
 use rustls_pki_types::pem::{self, PemObject};
 use rustls_pki_types::{CertificateDer, PrivateKeyDer};
+use x509_parser::certificate::X509Certificate;
+use x509_parser::prelude::FromDer;
 
 use crate::config::TlsFiles;
+use crate::pure::time::Timestamp;
 
 /// What new connections are greeted with.
 pub(crate) struct Certificate {
     pub(crate) acceptor: Acceptor,
+    /// The configuration's key for its file, and the file.
+    place: String,
+    /// The first and the last moment at which it is valid; none where they cannot be read.
+    validity: Option<(Timestamp, Timestamp)>,
 }
 
 impl Certificate {
-    /// Reads both files, of the configuration's key `name`, for connections that speak one of these protocols.
+    /// Reads both files, of the configuration's key `name`, for connections that speak one of these protocols. One that has expired is taken:
+    /// [`Certificate::doubt`] says so.
     ///
     /// # Errors
     /// When one cannot be read or holds nothing of its kind, or when the key is not the certificate's.
@@ -32,6 +40,8 @@ impl Certificate {
         if certificates.is_empty() {
             return Err(unreadable("cert", &files.cert, &"no certificate in it"));
         }
+        // The first is the listener's own; those behind it are of its authorities.
+        let validity = certificates.first().and_then(validity_of);
         let key = PrivateKeyDer::from_pem_file(&files.key).map_err(|error| match error {
             pem::Error::NoItemsFound => unreadable("key", &files.key, &"no private key in it"),
             error => unreadable("key", &files.key, &error),
@@ -51,8 +61,37 @@ impl Certificate {
         config.alpn_protocols = protocols.iter().map(|protocol| protocol.to_vec()).collect();
         Ok(Certificate {
             acceptor: Acceptor::from_server_config(Arc::new(config)),
+            place: format!("{name}.cert: {}", files.cert.display()),
+            validity,
         })
     }
+
+    /// What an operator should know of it at `now`; none where clients take it, and will for another 14 days.
+    pub(crate) fn doubt(&self, now: Timestamp) -> Option<String> {
+        let doubt = match self.validity {
+            None => "until when it is valid cannot be read".to_owned(),
+            Some((_, last)) if last < now => format!("it expired at {last}, and clients refuse it"),
+            Some((first, _)) if now < first => {
+                format!("it is not valid before {first}, and clients refuse it until then")
+            }
+            Some((_, last)) if last.since(now) < RENEWED_BEFORE_MS => format!("it expires at {last}: renew it"),
+            Some(_) => return None,
+        };
+        Some(format!("{}: {doubt}", self.place))
+    }
+
+    /// The last moment at which it is valid, where that can be read.
+    pub(crate) fn valid_until(&self) -> Option<Timestamp> {
+        self.validity.map(|(_, last)| last)
+    }
+}
+
+/// The first and the last moment at which a certificate is valid.
+fn validity_of(certificate: &CertificateDer<'_>) -> Option<(Timestamp, Timestamp)> {
+    let (_, certificate) = X509Certificate::from_der(certificate).ok()?;
+    let validity = certificate.validity();
+    let at = |secs: i64| Timestamp(secs.saturating_mul(1000));
+    Some((at(validity.not_before.timestamp()), at(validity.not_after.timestamp())))
 }
 
 impl std::fmt::Debug for Certificate {
@@ -65,3 +104,41 @@ impl std::fmt::Debug for Certificate {
 pub(crate) const HTTP_1_AND_2: [&[u8]; 2] = [b"h2", b"http/1.1"];
 /// What operators speak.
 pub(crate) const HTTP_1: [&[u8]; 1] = [b"http/1.1"];
+/// How long before its end a certificate should have been renewed, in milliseconds: 14 days, as in conf/prometheus/alerts.yaml.
+const RENEWED_BEFORE_MS: i64 = 14 * 86_400_000;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::pure::time::Day;
+
+    /// It is valid in 2025.
+    #[test]
+    fn a_certificate_that_clients_refuse_or_soon_will_is_doubted_and_taken() {
+        let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/expired.pem");
+        let files = TlsFiles {
+            cert: file.clone(),
+            key: file.clone(),
+        };
+        let certificate = Certificate::load("operator_tls", &files, &HTTP_1).unwrap();
+        let (first, after) = (Day::parse("2025-01-01").unwrap(), Day::parse("2026-01-01").unwrap());
+        let (first, after) = (first.start(), after.start());
+        assert_eq!(certificate.valid_until(), Some(after));
+        let not_yet = "it is not valid before 2025-01-01T00:00:00Z, and clients refuse it until then";
+        let soon = "it expires at 2026-01-01T00:00:00Z: renew it";
+        for (now, said) in [
+            (first.plus_millis(-1), Some(not_yet)),
+            (first, None),
+            (after.plus_millis(-RENEWED_BEFORE_MS), None),
+            (after.plus_millis(1 - RENEWED_BEFORE_MS), Some(soon)),
+            (after, Some(soon)),
+            (
+                after.plus_millis(1),
+                Some("it expired at 2026-01-01T00:00:00Z, and clients refuse it"),
+            ),
+        ] {
+            let said = said.map(|said| format!("operator_tls.cert: {}: {said}", file.display()));
+            assert_eq!(certificate.doubt(now), said, "{now}");
+        }
+    }
+}

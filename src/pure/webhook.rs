@@ -43,6 +43,11 @@ impl FromStr for Secret {
 
     /// Reads `whsec_` and 24 to 64 bytes in base64. What is wrong is said without the text.
     fn from_str(text: &str) -> Result<Secret, &'static str> {
+        if text.contains(',') {
+            return Err(
+                "it has a comma: each of two secrets has a variable of its own, and secret_env names both, as in A,B",
+            );
+        }
         let bytes = text
             .strip_prefix("whsec_")
             .ok_or("it does not begin with whsec_")
@@ -100,6 +105,10 @@ mod tests {
         ] {
             assert_eq!(text.parse::<Secret>().unwrap_err(), why, "{text}");
         }
+        // Somebody took the setting for two secrets in one variable.
+        let two = ["whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"; 2].join(",");
+        let told = two.parse::<Secret>().unwrap_err();
+        assert!(told.contains("secret_env names both"), "{told}");
         let long = format!("whsec_{}", STANDARD.encode([7; 65]));
         assert_eq!(long.parse::<Secret>().unwrap_err(), "it is longer than 64 bytes");
     }

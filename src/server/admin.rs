@@ -163,6 +163,7 @@ impl Admin {
             journal_age_secs: self.journal.oldest().map_or(0, |oldest| secs(now.since(oldest))),
             breakers,
             credentials_refused: credentials,
+            certificates: snapshot.certificates_left(now),
             models: snapshot.catalogue.models().len(),
             catalogue_age_secs: snapshot
                 .catalogue_modified

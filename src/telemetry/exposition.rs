@@ -14,6 +14,7 @@ use prometheus::proto::{Bucket, Counter, Gauge, LabelPair, Metric, MetricFamily,
 
 use super::counters::{Figures, TargetFigures};
 use super::deliveries::DeliveryFigures;
+use super::payments::PaymentCounts;
 use super::record::{STORE, TargetName};
 use crate::ledger::store_metrics::StoreMetrics;
 use crate::pure::histogram::Histogram;
@@ -42,6 +43,8 @@ pub struct Gauges {
     pub breakers: Vec<(String, String, bool)>,
     /// By provider and upstream's name of the model: whether the last answer refused the gateway's own credential.
     pub credentials_refused: BTreeMap<(String, String), bool>,
+    /// Listeners that greet over TLS, each with the seconds until its certificate expires; below 0 once it has.
+    pub certificates: Vec<(&'static str, i64)>,
     /// Models on sale.
     pub models: usize,
     /// Seconds since the catalogue's file changed, or was found to be up to date.
@@ -66,8 +69,8 @@ pub struct Gauges {
     pub deliveries: DeliveryFigures,
     /// What could not be taken for refunds.
     pub refunds_short: Credits,
-    /// Payments elsewhere that were credited to nobody, and disputes about some.
-    pub payments: (u64, u64),
+    /// Payments elsewhere that were credited to nobody, and what else came about some.
+    pub payments: PaymentCounts,
 }
 
 /// What is told of audits of the books.
@@ -126,6 +129,10 @@ impl Page {
             "Request bodies that are held, and copies of them for providers.",
             number(gauges.body_memory_bytes),
         );
+        let certificates = gauges.certificates.iter();
+        let certificates = certificates.map(|(listener, secs)| gauge(&[("listener", listener)], signed(*secs)));
+        let help = "Until a listener's certificate expires; below 0 once it has.";
+        self.gauges("tollgate_certificate_remaining_seconds", help, certificates.collect());
         let (written, dropped) = gauges.lines;
         let series = [("written", written), ("dropped", dropped)];
         let series = series.map(|(result, lines)| counter(&[("result", result)], number(lines)));

@@ -1,4 +1,5 @@
-//! Messages about payments elsewhere that nothing is done about until somebody looks: they are accepted, and come once.
+//! Messages about payments elsewhere that nothing is done about until somebody looks. Each that comes counts: those that are accepted come once,
+//! as a rule, and refunds of what was not credited come again for days.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -7,6 +8,18 @@ use std::sync::atomic::{AtomicU64, Ordering};
 pub struct Payments {
     unassigned: AtomicU64,
     disputes: AtomicU64,
+    refunds: AtomicU64,
+}
+
+/// What was counted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PaymentCounts {
+    /// Payments that were credited to nobody.
+    pub unassigned: u64,
+    /// Disputes.
+    pub disputes: u64,
+    /// Refunds of payments that were not credited.
+    pub refunds_unassigned: u64,
 }
 
 impl Payments {
@@ -20,11 +33,17 @@ impl Payments {
         self.disputes.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// All of both: payments that were credited to nobody, and disputes.
-    pub fn counts(&self) -> (u64, u64) {
-        (
-            self.unassigned.load(Ordering::Relaxed),
-            self.disputes.load(Ordering::Relaxed),
-        )
+    /// A refund came of a payment that was not credited, or not yet.
+    pub fn refund_unassigned(&self) {
+        self.refunds.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// All of them.
+    pub fn counts(&self) -> PaymentCounts {
+        PaymentCounts {
+            unassigned: self.unassigned.load(Ordering::Relaxed),
+            disputes: self.disputes.load(Ordering::Relaxed),
+            refunds_unassigned: self.refunds.load(Ordering::Relaxed),
+        }
     }
 }

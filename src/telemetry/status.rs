@@ -372,6 +372,8 @@ const JOURNAL_SECS_MAX: i64 = 3_600;
 /// An age of the last audit that is one: so many times the time from one to the next, and the grace, for an audit takes its time.
 const AUDIT_INTERVALS_MAX: i64 = 3;
 const AUDIT_GRACE_SECS: i64 = 900;
+/// What is left of a certificate's time that is none yet: 14 days.
+const CERTIFICATE_SECS_MIN: i64 = 14 * 86_400;
 /// Ten minutes of a sample every five seconds.
 const SAMPLES_MAX: usize = 120;
 

@@ -43,6 +43,9 @@ LESS = {
 FIRES_SECONDS_MAX = 150
 PAUSE_SECONDS = 0.05
 STRIPE_PORT = free_port()
+OPERATOR_PORT = free_port()
+# A certificate and its key.
+EXPIRED = str(ROOT / "tests/fixtures/expired.pem")
 # A model with prices by tier.
 TIERED = "faulty/tiers"
 # These measure the machine as well as the gateway, and it is busy: a scrape that takes longer than its interval is one that failed.
@@ -169,7 +172,8 @@ def redis_stops_and_goes(place: Place, happening: Happening):
 
 
 def operator_errs(place: Place, happening: Happening):
-    """Somebody writes into the ledger's file, forgets maintenance, restores an old catalogue, saves a mistake; the disk of the log is full."""
+    """Somebody writes into the ledger's file, forgets maintenance and to renew a certificate, restores an old catalogue, saves a mistake; the disk
+    of the log is full."""
     account = place.account()
     wait_for(lambda: place.metric("tollgate_audit_age_seconds"), lambda age: age >= 0, "an audit")
     with sqlite3.connect(place.folder / "ledger.db", timeout=CALL_SECONDS_MAX) as ledger:
@@ -221,19 +225,20 @@ def credentials_are_missing(place: Place, happening: Happening):
 
 
 def refund_comes_late(place: Place, happening: Happening):
-    """What Stripe pays back was taken from the account meanwhile, a chargeback takes what is not there, a payment names no account, and one is
-    disputed."""
+    """What Stripe pays back was taken from the account meanwhile, a chargeback takes what is not there, a payment names no account, one is refunded
+    that nobody was credited, and one is disputed."""
     place.gateway.command("credits", "correct", place.account("1").name, "-2", "--reference", "chargeback", "--allow-negative")
     account = place.account("1")
     checkout = {"payment_status": "paid", "payment_intent": "pi_1", "client_reference_id": account.name, "amount_total": 500, "currency": "usd"}
     refund = {"payment_intent": "pi_1", "amount": 500, "currency": "usd", "status": "succeeded"}
 
-    def told(kind: str, thing: dict):
+    def told(kind: str, thing: dict, status=200):
         body = json.dumps({"id": f"evt_{kind}", "type": kind, "data": {"object": thing}})
         now = int(time.time())
         signature = hmac.new(WEBHOOK_SECRET.encode(), f"{now}.{body}".encode(), "sha256").hexdigest()
         headers = {"stripe-signature": f"t={now},v1={signature}", "content-type": "application/json"}
-        httpx.post(f"http://127.0.0.1:{STRIPE_PORT}/v1/hooks/stripe", content=body, headers=headers).raise_for_status()
+        answer = httpx.post(f"http://127.0.0.1:{STRIPE_PORT}/v1/hooks/stripe", content=body, headers=headers)
+        assert answer.status_code == status, answer.text
 
     told("checkout.session.completed", checkout)
     place.gateway.command("credits", "correct", account.name, "-5", "--reference", "spent")
@@ -243,6 +248,7 @@ def refund_comes_late(place: Place, happening: Happening):
             return
         told("refund.created", refund | {"id": f"re_{number}"})
         told("checkout.session.completed", checkout | {"payment_intent": f"pi_nobodys_{number}", "client_reference_id": None})
+        told("refund.created", refund | {"id": f"re_nobodys_{number}", "payment_intent": f"pi_nobodys_{number}"}, status=404)
         told("charge.dispute.created", {"id": f"dp_{number}", "payment_intent": "pi_1"})
         time.sleep(1)
 
@@ -286,6 +292,7 @@ CAUSES = {
                 "TollgateBooksDoNotBalance",
                 "TollgateMaintenance",
                 "TollgateReloadRefused",
+                "TollgateCertificateExpires",
                 "TollgateCatalogueOld",
                 "TollgateCatalogueRefreshFails",
                 "TollgateAccessLogDrops",
@@ -294,6 +301,8 @@ CAUSES = {
         ),
         {
             "access_log": "/dev/full",
+            "operator_listen": f"127.0.0.1:{OPERATOR_PORT}",
+            "operator_tls": {"cert": EXPIRED, "key": EXPIRED},
             "webhooks": NOBODY,
             # The provider does not answer this.
             "catalogue_refresh": {"provider": "faulty", "rules": str(ROOT / "conf/import.yaml"), "every_minutes": 1440},
@@ -320,7 +329,15 @@ CAUSES = {
     "unsold": Cause(credentials_are_missing, frozenset({"TollgateNothingOnSale"}), {"providers": UNSOLD}),
     "refund": Cause(
         refund_comes_late,
-        frozenset({"TollgateRefundShort", "TollgateAccountsBelowZero", "TollgatePaymentUnassigned", "TollgateDispute"}),
+        frozenset(
+            {
+                "TollgateRefundShort",
+                "TollgateAccountsBelowZero",
+                "TollgatePaymentUnassigned",
+                "TollgateRefundUnassigned",
+                "TollgateDispute",
+            }
+        ),
         {"operator_listen": f"127.0.0.1:{STRIPE_PORT}", "stripe": {"secret_env": "TOLLGATE_TEST_WEBHOOK_SECRET"}},
     ),
     "events": Cause(events_grow_old, frozenset({"TollgateWebhookEventsDropped"}), {"webhooks": NOBODY}),

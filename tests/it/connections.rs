@@ -88,6 +88,30 @@ async fn a_client_that_expects_100_is_refused_without_being_asked_for_its_body()
     gateway.check_untouched(&upstream).await;
 }
 
+/// One of HTTP/1.0 would take the interim answer for its answer.
+#[tokio::test]
+async fn who_waits_for_no_100_gets_none() {
+    let upstream = Upstream::always(Reply::chat("Hi", 9, 1)).await;
+    let gateway = Gateway::over(&upstream).await;
+    let expecting = |what: &str| {
+        let expects = format!("expect: {what}\r\ncontent-length: ");
+        post(&gateway, "/llm/chat", &request(SMALL)).replacen("content-length: ", &expects, 1)
+    };
+    let mut raw = Raw::connect(gateway.address).await;
+    raw.send(expecting("100-continue").replacen("HTTP/1.1", "HTTP/1.0", 1))
+        .await;
+    assert_eq!(raw.until_closed().await.status, 200);
+    let mut raw = Raw::connect(gateway.address).await;
+    raw.send(expecting("200-foo")).await;
+    assert_eq!(raw.answer().await.status, 200);
+    // Its body is on its way, so what it is refused does not cost the connection.
+    raw.send(expecting("200-foo").replacen("Bearer tg_", "Bearer tg_0", 1))
+        .await;
+    raw.answer().await.error(401, "authentication_error");
+    check_reusable(&mut raw, &gateway).await;
+    gateway.check_books().await;
+}
+
 #[tokio::test]
 async fn head_is_answered_like_get_without_the_body() {
     let upstream = Upstream::unused().await;

@@ -12,6 +12,11 @@ use tokio_rustls::client::TlsStream;
 use tokio_rustls::rustls::crypto::ring;
 use tokio_rustls::rustls::pki_types::{CertificateDer, ServerName, pem::PemObject};
 use tokio_rustls::rustls::{ClientConfig, RootCertStore};
+use tollgate::config::Config;
+use tollgate::gateway::snapshot::Snapshot;
+use tollgate::gateway::upstream::providers::Upstreams;
+use tollgate::net::dns::Resolver;
+use tollgate::pure::time::Day;
 use tollgate::server::reload::Reloaded;
 
 use crate::harness::tls::Authority;
@@ -175,6 +180,39 @@ async fn a_new_certificate_is_for_new_connections_and_a_broken_one_for_none() {
     check_healthy(&mut connect(gateway.address, &new, &[]).await.unwrap()).await;
     assert!(connect(gateway.address, &old, &[]).await.is_err());
     check_healthy(&mut kept).await;
+}
+
+/// It was taken without a word, and all that an operator saw was that no client came.
+#[tokio::test]
+async fn a_certificate_that_has_expired_is_served_and_told() {
+    let (authority, files, upstream) = (Authority::new(), Files::new(), Upstream::unused().await);
+    let expired = include_str!("../fixtures/expired.pem");
+    files.write(expired, expired);
+    let mut gateway = files.gateway(&upstream).await;
+    // A start and a reload have a line in the log for each.
+    let warnings = |gateway: &Gateway| {
+        let config = Config::parse("tollgate.yaml".as_ref(), &gateway.conf_text(), &|_| None).unwrap();
+        let warnings = Snapshot::load(config, &Upstreams::new(Resolver::system()))
+            .unwrap()
+            .warnings;
+        let of_certificate = warnings.into_iter().filter(|warning| warning.contains("tls.cert"));
+        of_certificate.collect::<Vec<String>>()
+    };
+    let left = |gateway: &Gateway| {
+        let labels = [("listener", "listen")];
+        gateway.metrics().sum("tollgate_certificate_remaining_seconds", &labels)
+    };
+    let cert = files.0.path().join("cert.pem").display().to_string();
+    let told = format!("tls.cert: {cert}: it expired at 2026-01-01T00:00:00Z, and clients refuse it");
+    assert_eq!(warnings(&gateway), [told]);
+    let since = gateway.clock.now().since(Day::parse("2026-01-01").unwrap().start()) / 1000;
+    assert_eq!(left(&gateway), (-since).into());
+
+    let (certificate, key) = authority.pem_of("localhost");
+    files.write(&certificate, &key);
+    assert!(matches!(gateway.check_files(), Reloaded::Changed));
+    assert_eq!(warnings(&gateway), [""; 0]);
+    assert!(left(&gateway) > (14 * 86_400).into());
 }
 
 /// A reload says that this waits for the next start. Until then keys must not come in clear text, and plain clients not be cut off.

@@ -11,7 +11,7 @@ use super::precheck::Precheck;
 use crate::config::Config;
 use crate::gateway::api::endpoints::Failed;
 use crate::gateway::api::responses::clients;
-use crate::net::request_body::{content_length, send_continue};
+use crate::net::request_body::{awaits_continue, content_length, send_continue};
 use crate::pure::error::ApiError;
 
 /// The request's body, as long as the configuration allows. A long one is checked before it is taken, by what is known without it.
@@ -40,7 +40,7 @@ pub(in crate::gateway) async fn body(
         precheck.check()?;
         room.look(length, &config.body_memory).map_err(ApiError::from)?;
     }
-    if headers.contains_key(header::EXPECT) {
+    if awaits_continue(session.req_header()) {
         clients(send_continue(session).await)?;
     }
     let body = Incoming {

@@ -16,7 +16,7 @@ use super::pages;
 use crate::gateway::context::Ctx;
 use crate::gateway::media_type::{EVENT_STREAM, JSON};
 use crate::gateway::transport::deadline::{is_stopped, write_within};
-use crate::net::request_body::content_length;
+use crate::net::request_body::{awaits_continue, content_length};
 use crate::pure::error::WireError;
 use crate::pure::idempotency::Answer;
 use crate::pure::ids::RequestId;
@@ -143,7 +143,7 @@ pub(crate) async fn error(session: &mut ServerSession, ctx: &Ctx, error: &WireEr
 /// Whether the client sends its body without being asked, or was asked. To be known before an answer is begun.
 pub(crate) fn sends_body(session: &ServerSession) -> bool {
     let is_asked = session.response_written().is_some();
-    is_asked || !session.req_header().headers.contains_key(header::EXPECT)
+    is_asked || !awaits_continue(session.req_header())
 }
 
 /// Takes what a refused HTTP/1 client goes on sending, and throws it away, for a moment: a connection that is closed over unread bytes is
@@ -253,8 +253,9 @@ pub(crate) async fn preflight(session: &mut ServerSession, ctx: &Ctx, allow: &'s
 /// Pingora closes a connection that is answered before its request was read. For a short body reading it is cheaper than a new
 /// connection; a long one, or one of unknown length, is not worth it.
 async fn take_short_body(session: &mut ServerSession) {
-    let headers = &session.req_header().headers;
-    if headers.contains_key(header::EXPECT) || headers.contains_key(header::TRANSFER_ENCODING) {
+    let request = session.req_header();
+    let headers = &request.headers;
+    if awaits_continue(request) || headers.contains_key(header::TRANSFER_ENCODING) {
         return;
     }
     if content_length(headers).is_some_and(|length| length > 0 && length <= DRAINED_BYTES_MAX)

@@ -105,5 +105,15 @@ pub struct AccountView {
     pub keys: Vec<KeyRecord>,
 }
 
+/// Checks the name of an account that is not there yet. Those of earlier versions may have another, and keep it.
+///
+/// # Errors
+/// For what is no name in a path: clients resolve `.` and `..` before they send an address, so such an account could not be asked for.
+pub(in crate::ledger) fn check_new_name(name: &AccountId) -> Result<(), String> {
+    let is_good = !matches!(name.as_str(), "." | "..");
+    let why = || "no account is named . or .., for no client can ask for such a path".to_owned();
+    is_good.then_some(()).ok_or_else(why)
+}
+
 /// The most accounts of one page.
 pub const ACCOUNTS_MAX: u32 = 200;

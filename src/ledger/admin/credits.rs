@@ -4,6 +4,7 @@ mod given;
 mod statement;
 
 use std::fmt;
+use std::ops::RangeInclusive;
 use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
@@ -41,7 +42,7 @@ pub enum CreditOp {
     },
     /// Looks for an entry. Answers [`super::AdminReply::CreditFound`].
     Find {
-        /// Whose; none: that of the payment that has this reference ([`CreditPost::is_payment`]).
+        /// Whose; none: that of the payment that has this reference ([`CreditPost::is_payment`]), also where it was posted by hand.
         account: Option<AccountId>,
         /// What it is known by.
         reference: String,
@@ -147,6 +148,12 @@ impl CreditPost {
             as_available: false,
             is_payment: false,
         }
+    }
+
+    /// Whether it is kept whose payment has its reference, so that it is found by that alone: of a payment, and of a top-up by hand under a
+    /// payment's id, for one that named no account.
+    pub(in crate::ledger) fn keeps_payer(&self) -> bool {
+        self.is_payment || (self.kind == CreditKind::TopUp && is_payments_id(&self.reference))
     }
 
     /// # Errors
@@ -288,11 +295,21 @@ pub(in crate::ledger) fn check_reference(reference: &str) -> Result<(), String> 
 /// Checks the reference of an entry that is not there yet. Entries of earlier versions may have others, and count once all the same.
 ///
 /// # Errors
-/// When white space stands at either end: it would count beside the same one without.
+/// When white space, or a character that no list shows, stands at either end: it would count beside the same one without.
 pub(in crate::ledger) fn check_new_reference(reference: &str) -> Result<(), String> {
-    let is_good = reference.trim().len() == reference.len();
-    let why = || "the reference must not begin or end with white space".to_owned();
+    let is_good = reference.trim_matches(is_unseen).len() == reference.len();
+    let why = || "the reference must not begin or end with white space or a character that is not seen".to_owned();
     is_good.then_some(()).ok_or_else(why)
+}
+
+/// White space, and what has no width or says which way a text runs.
+fn is_unseen(c: char) -> bool {
+    c.is_whitespace() || UNSEEN.iter().any(|range| range.contains(&c))
+}
+
+/// Whether a reference is the id of a payment intent of Stripe's.
+pub(in crate::ledger) fn is_payments_id(reference: &str) -> bool {
+    reference.starts_with("pi_")
 }
 
 /// What is said of credit for a closed account.
@@ -306,3 +323,13 @@ pub const CREDITS_MAX: u32 = 1_000;
 pub const NOTE_BYTES_MAX: usize = 500;
 /// Longest reference, in bytes.
 const REFERENCE_BYTES_MAX: usize = 200;
+/// Characters that are not seen, beside white space: soft hyphens, what has no width, marks and controls of a text's direction, byte order marks.
+const UNSEEN: [RangeInclusive<char>; 7] = [
+    '\u{ad}'..='\u{ad}',
+    '\u{61c}'..='\u{61c}',
+    '\u{180e}'..='\u{180e}',
+    '\u{200b}'..='\u{200f}',
+    '\u{202a}'..='\u{202e}',
+    '\u{2060}'..='\u{206f}',
+    '\u{feff}'..='\u{feff}',
+];

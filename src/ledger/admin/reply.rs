@@ -154,8 +154,8 @@ pub enum AdminError {
     /// No such operator.
     #[error("no operator has the id {0}")]
     NoOperator(String),
-    /// The reference was used with another amount or kind.
-    #[error("reference {0} was used before with another amount or kind")]
+    /// The reference was used with another amount or kind, or the payment was credited to another account.
+    #[error("reference {0} was used before with another amount or kind, or is a payment of another account")]
     ReferenceConflict(String),
     /// Anything else that is wrong with the command.
     #[error("{0}")]

@@ -8,6 +8,7 @@ use std::sync::{Arc, PoisonError};
 use super::shared::{EmbeddedAccount, KeyEntry, MAINTENANCE};
 use super::spending;
 use super::writer::Committer;
+use crate::ledger::admin::accounts::check_new_name;
 use crate::ledger::admin::{AccountView, AdminError, AdminOp, AdminReply, KeyRef, RecoverReport};
 use crate::ledger::key_settings::{check_domains, check_lifetime, check_limits};
 use crate::ledger::rotation::{Rotation, taken};
@@ -139,6 +140,7 @@ impl Committer {
         if self.cell(&id).is_ok() {
             return Err(AdminError::AccountExists(id));
         }
+        check_new_name(&id).map_err(AdminError::Invalid)?;
         let monthly_quota = checked_quota(quota)?;
         let record = AccountRecord {
             id: id.clone(),

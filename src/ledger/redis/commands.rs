@@ -15,8 +15,8 @@ use super::server_health::{Change, channel, maintenance_key, operators_key};
 use super::shared::accounts_key;
 use super::shared::{Shared, key_name, read_record};
 use super::unconfirmed::Left;
-use crate::ledger::admin::accounts::AccountOp;
-use crate::ledger::admin::credits::CreditOp;
+use crate::ledger::admin::accounts::{AccountOp, check_new_name};
+use crate::ledger::admin::credits::{CreditOp, is_payments_id};
 use crate::ledger::admin::{AccountView, AdminError, AdminOp, AdminReply, KeyRef};
 use crate::ledger::key_settings::{KeySettings, check_domains, check_lifetime, check_limits};
 use crate::ledger::query::{KeyedRow, UsageQuery};
@@ -194,6 +194,7 @@ impl Shared {
         tier: Tier,
         quota_pico: Option<i64>,
     ) -> Result<AdminReply, AdminError> {
+        check_new_name(account).map_err(AdminError::Invalid)?;
         let quota = checked_quota(quota_pico)?.map_or_else(String::new, |quota| quota.pico().to_string());
         // The index first: a name in it without an account does no harm, an account outside it would be forgotten by audits.
         self.add_name(link, account).boxed().await?;
@@ -349,10 +350,14 @@ pub(super) fn written_keys(op: &AdminOp) -> Vec<String> {
     let of_key = |hex: &str| KeyDigest::from_hex(hex).map(|digest| key_name(&digest));
     match op {
         AdminOp::AccountCreate { account, .. } => of_account(account).chain([accounts_key()]).collect(),
-        AdminOp::AccountSet { account, .. } | AdminOp::CreditsAdd { account, .. } => of_account(account).collect(),
+        AdminOp::AccountSet { account, .. } => of_account(account).collect(),
         AdminOp::Account(AccountOp::Terms { account, .. }) => of_account(account).collect(),
+        AdminOp::CreditsAdd { account, reference, .. } => {
+            let payment = is_payments_id(reference).then(|| payment_key(reference));
+            of_account(account).chain(payment).collect()
+        }
         AdminOp::Credit(CreditOp::Post(post)) => {
-            let payment = post.is_payment.then(|| payment_key(&post.reference));
+            let payment = post.keeps_payer().then(|| payment_key(&post.reference));
             of_account(&post.account).chain(payment).collect()
         }
         AdminOp::KeyCreate { digest, account, .. } => {

@@ -81,10 +81,15 @@ impl Shared {
         {
             return Err(AdminError::Invalid(why));
         }
-        if post.is_payment {
+        if post.keeps_payer() {
             // In a box of its own type: it is deep.
             return self.post_payment(link, post).boxed().await;
         }
+        self.post_unclaimed(link, post).await
+    }
+
+    /// Posts an entry that claims no payment.
+    pub(super) async fn post_unclaimed(&self, link: &Link, post: &CreditPost) -> Result<Posted, AdminError> {
         let posted = self.post_claimed(link, post, None).await?;
         posted.ok_or_else(|| corrupt("a post was refused for a claim that it has not").into())
     }

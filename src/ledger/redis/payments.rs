@@ -6,8 +6,11 @@
 //! on; only then the key gets the next account and turn. Both are compared with what was seen before, and an end is never taken back, so
 //! that it does not matter where one dies, which answers are lost, and which steps come late.
 //!
+//! A top-up by hand under a payment's id claims it in the same way, so that its refund is found, and no message credits it once more. Where
+//! another account was credited the payment, it is added all the same, and the payment stays whose it is.
+//!
 //! Gateways of earlier versions write the account alone, without a turn: that is turn 0. They end no claims, so what they post at the same
-//! moment as another can still be credited twice.
+//! moment as another can still be credited twice. By hand they claim nothing: the same top-up once more does.
 
 use std::fmt;
 
@@ -48,10 +51,10 @@ impl Shared {
         Ok((Some(account), entry.filter(|entry| entry.kind == CreditKind::TopUp)))
     }
 
-    /// Posts a payment, which no other account is credited.
+    /// Posts what keeps whose payment it is ([`CreditPost::keeps_payer`]): a payment, which no other account is credited, or a top-up by hand.
     ///
     /// # Errors
-    /// When it was credited to another account, or another one takes it at this moment.
+    /// When a payment was credited to another account, or another one takes it at this moment.
     pub(super) async fn post_payment(&self, link: &Link, post: &CreditPost) -> Result<Posted, AdminError> {
         let (reference, key) = (&post.reference, payment_key(&post.reference));
         let mut held = self
@@ -67,7 +70,10 @@ impl Shared {
                     return Ok(posted);
                 }
             } else if !self.end_claim(link, &held, reference).await? {
-                return Err(AdminError::ReferenceConflict(reference.clone()));
+                return match post.is_payment {
+                    true => Err(AdminError::ReferenceConflict(reference.clone())),
+                    false => self.post_unclaimed(link, post).await,
+                };
             }
             if !may_take {
                 break;

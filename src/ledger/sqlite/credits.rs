@@ -116,10 +116,18 @@ impl Reader {
 
 fn write(t: &Transaction<'_>, post: &CreditPost, at: EventTimes) -> Result<Written, StoreError> {
     let account = post.account.as_str();
-    if post.is_payment && payment(t, &post.reference)?.is_some_and(|payer| payer != account) {
-        return Ok(Written::Conflict);
+    let before = entry_of(t, &post.account, &post.reference)?;
+    if post.is_payment {
+        let is_anothers = match payment(t, &post.reference)? {
+            Some(payer) => payer != account,
+            // Top-ups by hand of earlier versions are not noted: that of this account is the payment, and else that of another one.
+            None => before.is_none() && another_has_top_up(t, post)?,
+        };
+        if is_anothers {
+            return Ok(Written::Conflict);
+        }
     }
-    if let Some(before) = entry_of(t, &post.account, &post.reference)? {
+    if let Some(before) = before {
         if !post.is_same_as(&before) {
             return Ok(Written::Conflict);
         }
@@ -154,7 +162,7 @@ fn write(t: &Transaction<'_>, post: &CreditPost, at: EventTimes) -> Result<Writt
 
 /// Notes whose a payment is: only with its entry, or nobody else could be credited it.
 fn note_payment(t: &Transaction<'_>, post: &CreditPost) -> Result<(), StoreError> {
-    if post.is_payment {
+    if post.keeps_payer() {
         let sql = "INSERT OR IGNORE INTO payments (reference, account) VALUES (?1, ?2)";
         t.execute(sql, params![post.reference, post.account.as_str()])?;
     }
@@ -172,6 +180,15 @@ fn entry_of(connection: &Connection, account: &AccountId, reference: &str) -> Re
 fn payment(connection: &Connection, reference: &str) -> Result<Option<String>, StoreError> {
     let mut statement = connection.prepare_cached("SELECT account FROM payments WHERE reference = ?1")?;
     Ok(statement.query_row([reference], |row| row.get(0)).optional()?)
+}
+
+/// Whether another account has a top-up of the same reference.
+fn another_has_top_up(connection: &Connection, post: &CreditPost) -> Result<bool, StoreError> {
+    let mut statement = connection.prepare_cached(
+        "SELECT EXISTS (SELECT 1 FROM topups
+         WHERE reference = ?1 AND account <> ?2 AND coalesce(kind, 'top_up') = 'top_up')",
+    )?;
+    Ok(statement.query_row(params![post.reference, post.account.as_str()], |row| row.get(0))?)
 }
 
 /// Whose payment has a reference, or else whose top-up: those of earlier versions are not told apart. Nobody's where there is none.

@@ -127,6 +127,7 @@ cases! {
         a_reference_is_one_entry_whatever_its_kind,
         what_is_held_is_not_taken_back,
         a_new_reference_has_no_white_space_at_its_ends,
+        a_new_reference_ends_with_what_is_seen,
         entries_are_listed_page_by_page,
         of_corrections_and_calls_at_once_as_many_win_as_there_is_credit_for,
     ],
@@ -139,6 +140,7 @@ cases! {
         of_many_accounts_that_are_told_a_payment_one_gets_it,
         a_payment_that_an_account_cannot_take_is_not_lost,
         a_payment_that_was_posted_by_hand_is_its_accounts,
+        a_payment_that_was_given_by_hand_is_found_and_nobody_elses,
     ],
     statements: [
         a_statement_adds_up,
@@ -175,6 +177,7 @@ cases! {
         a_key_ends_and_counts_within_bounds,
         an_account_changes_at_once,
         names_are_taken_once,
+        an_account_has_a_name_that_a_path_can_have,
         maintenance_is_switched,
     ],
     acts: [

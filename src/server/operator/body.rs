@@ -7,7 +7,7 @@ use http::header::{self, HeaderMap};
 use pingora::protocols::http::ServerSession;
 
 use super::route::Takes;
-use crate::net::request_body::{content_length, send_continue};
+use crate::net::request_body::{awaits_continue, content_length, send_continue};
 use crate::pure::error::ApiError;
 use crate::pure::error::operator::OperatorError;
 
@@ -33,7 +33,7 @@ pub(super) async fn read(session: &mut ServerSession, takes: Takes) -> Result<By
     if content_length(headers).is_some_and(|length| length > max) {
         return Err(too_large());
     }
-    let waits = headers.contains_key(header::EXPECT);
+    let waits = awaits_continue(session.req_header());
     let unreadable = |error: Box<pingora::Error>| {
         log::debug!("an operator's request cannot be read: {error}");
         OperatorError::bad("The body cannot be read.")

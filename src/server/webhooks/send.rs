@@ -9,6 +9,7 @@ use bytes::Bytes;
 use http::header;
 use pingora::connectors::http::Connector;
 use pingora::http::RequestHeader;
+use pingora::protocols::http::client::HttpSession;
 use pingora::upstreams::peer::HttpPeer;
 
 use super::message::Message;
@@ -40,20 +41,31 @@ impl Sender {
         Sender(Connector::new(None))
     }
 
-    /// Sends a message, signed at `now`.
+    /// Sends a message, signed at `now`. The answer's status says all that matters, whatever becomes of its body.
     pub(super) async fn send(&self, webhook: &Webhook, message: &Message, now: Timestamp) -> Result<(), Unsent> {
         let sent = tokio::time::timeout(ATTEMPT_MAX, self.exchange(webhook, message, now)).await;
-        match sent {
-            Ok(Ok(200..=299)) => Ok(()),
-            Ok(Ok(410)) => Err(Unsent::Gone),
-            Ok(Ok(status)) => Err(Unsent::Failed(format!("it answers {status}"))),
-            Ok(Err(why)) => Err(Unsent::Failed(why)),
-            Err(_) => Err(Unsent::Failed(format!("no answer within {ATTEMPT_MAX:?}"))),
+        let status = match sent {
+            Ok(Ok((status, session))) => {
+                end(session).await;
+                status
+            }
+            Ok(Err(why)) => return Err(Unsent::Failed(why)),
+            Err(_) => return Err(Unsent::Failed(format!("no answer within {ATTEMPT_MAX:?}"))),
+        };
+        match status {
+            200..=299 => Ok(()),
+            410 => Err(Unsent::Gone),
+            status => Err(Unsent::Failed(format!("it answers {status}"))),
         }
     }
 
-    /// The status of the answer.
-    async fn exchange(&self, webhook: &Webhook, message: &Message, now: Timestamp) -> Result<u16, String> {
+    /// The status of the answer, whose body is still to come.
+    async fn exchange(
+        &self,
+        webhook: &Webhook,
+        message: &Message,
+        now: Timestamp,
+    ) -> Result<(u16, HttpSession<()>), String> {
         let address = resolved(webhook).await?;
         let sni = if webhook.tls {
             webhook.host.clone()
@@ -73,17 +85,24 @@ impl Sender {
         session.read_response_header().await.map_err(said)?;
         let status = session.response_header().map(|header| header.status.as_u16());
         let status = status.ok_or("its answer has no head")?;
-        // Read as far as it is short, so that the receiver does not see a broken connection.
-        let mut read = 0;
+        Ok((status, session))
+    }
+}
+
+/// Reads the body as far as it is short and comes at once, so that the receiver does not see a broken connection.
+async fn end(mut session: HttpSession<()>) {
+    let read = async {
+        let mut read = 0_usize;
         while read <= ANSWER_BYTES_MAX {
             match session.read_response_body().await {
                 Ok(Some(piece)) => read = read.saturating_add(piece.len()),
-                // The status says all that matters.
                 Ok(None) | Err(_) => break,
             }
         }
         session.shutdown().await;
-        Ok(status)
+    };
+    if tokio::time::timeout(BODY_MAX, read).await.is_err() {
+        log::debug!("a webhook's answer did not end within {BODY_MAX:?}");
     }
 }
 
@@ -134,6 +153,49 @@ async fn resolved(webhook: &Webhook) -> Result<SocketAddr, String> {
 }
 
 const CONNECT_MAX: Duration = Duration::from_secs(5);
-/// The longest that one attempt takes.
+/// The longest that one attempt takes until its answer's head is there.
 const ATTEMPT_MAX: Duration = Duration::from_secs(10);
+/// The longest that the answer's body is waited for.
+const BODY_MAX: Duration = Duration::from_secs(1);
 const ANSWER_BYTES_MAX: usize = 64 << 10;
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio::net::TcpListener;
+
+    use super::*;
+    use crate::config::Config;
+    use crate::ledger::admin::events::{Event, EventKind};
+
+    fn webhook(address: SocketAddr) -> Webhook {
+        let text = format!("webhooks: [ {{ url: 'http://{address}/x', secret_env: A, allow_private: true }} ]\n");
+        let secret = |_: &str| Some("whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw".to_owned());
+        let config = Config::parse(std::path::Path::new("t.yaml"), &text, &secret).unwrap();
+        config.webhooks[0].clone()
+    }
+
+    /// It was a failure after ten seconds, and what the receiver had taken was sent again.
+    #[tokio::test]
+    async fn an_answer_whose_body_never_comes_counts_by_its_status() {
+        let now = Timestamp(1_795_132_800_000);
+        let event = Event::new("evt_x".to_owned(), EventKind::Test, now, None, serde_json::json!({}));
+        let message = Message::of(&event);
+        for (status, expected) in [("200 OK", Ok(())), ("410 Gone", Err(Unsent::Gone))] {
+            let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+            let address = listener.local_addr().unwrap();
+            let answers = tokio::spawn(async move {
+                let (mut socket, _) = listener.accept().await.unwrap();
+                let mut bytes = [0; 4096];
+                assert!(socket.read(&mut bytes).await.unwrap() > 0);
+                let head = format!("HTTP/1.1 {status}\r\nContent-Length: 3\r\n\r\n");
+                socket.write_all(head.as_bytes()).await.unwrap();
+                // Until it is left alone.
+                while socket.read(&mut bytes).await.is_ok_and(|count| count > 0) {}
+            });
+            let told = Sender::new().send(&webhook(address), &message, now).await;
+            assert_eq!(told, expected, "{status}");
+            answers.await.unwrap();
+        }
+    }
+}

@@ -100,11 +100,19 @@ impl Page {
         let help = "What could not be taken for refunds, since it was spent: the operator's loss.";
         let short = amount(i128::from(gauges.refunds_short.pico()));
         self.counters("tollgate_refunds_short_credits_total", help, vec![counter(&[], short)]);
-        let (unassigned, disputes) = gauges.payments;
+        let PaymentCounts {
+            unassigned,
+            disputes,
+            refunds_unassigned,
+        } = gauges.payments;
         let help = "Payments elsewhere that were credited to nobody, since they name no account.";
         let unassigned = vec![counter(&[], number(unassigned))];
         self.counters("tollgate_payments_unassigned_total", help, unassigned);
-        let help = "Payments elsewhere that were disputed: nothing was taken for them.";
+        let help = "Messages of refunds of payments that were not credited, or not yet: nothing was taken, and they come again.";
+        let refunds = vec![counter(&[], number(refunds_unassigned))];
+        self.counters("tollgate_refunds_unassigned_total", help, refunds);
+        let help =
+            "Messages that payments elsewhere are disputed, each time that one comes: nothing was taken for them.";
         self.counters("tollgate_disputes_total", help, vec![counter(&[], number(disputes))]);
         if let Some(audit) = gauges.audit {
             if let Some(findings) = audit.findings {

@@ -16,6 +16,7 @@ pub(in crate::telemetry) fn quiet(audit: Option<AuditGauges>) -> Gauges {
         journal_age_secs: 0,
         breakers: Vec::new(),
         credentials_refused: BTreeMap::new(),
+        certificates: Vec::new(),
         models: 1,
         catalogue_age_secs: None,
         reloads: (0, 0),
@@ -28,7 +29,7 @@ pub(in crate::telemetry) fn quiet(audit: Option<AuditGauges>) -> Gauges {
         spans: [0; 3],
         deliveries: DeliveryFigures::default(),
         refunds_short: Credits::ZERO,
-        payments: (0, 0),
+        payments: PaymentCounts::default(),
     }
 }
 

@@ -3,7 +3,7 @@
 use super::super::counters::Figures;
 use super::super::exposition::{AuditGauges, Gauges};
 use super::losses::Losses;
-use super::{AUDIT_GRACE_SECS, AUDIT_INTERVALS_MAX, JOURNAL_SECS_MAX, LAG_SECS_MAX};
+use super::{AUDIT_GRACE_SECS, AUDIT_INTERVALS_MAX, CERTIFICATE_SECS_MIN, JOURNAL_SECS_MAX, LAG_SECS_MAX};
 
 /// What somebody should look at: the same rules as the alerts in conf/prometheus/alerts.yaml, as far as one moment shows them, and what was
 /// lost since `before`.
@@ -51,6 +51,8 @@ pub(super) fn alarms(figures: &Figures, gauges: &Gauges, before: &Losses) -> Vec
     if gauges.reload_refused {
         alarms.push("the files on disk have a mistake; an older state is in force".to_owned());
     }
+    let certificates = gauges.certificates.iter();
+    alarms.extend(certificates.filter_map(|(listener, secs)| of_certificate(listener, *secs)));
     if gauges.maintenance {
         alarms.push("maintenance: calls are refused".to_owned());
     }
@@ -62,6 +64,15 @@ pub(super) fn alarms(figures: &Figures, gauges: &Gauges, before: &Losses) -> Vec
     }
     alarms.extend(Losses::of(figures, gauges).alarms(before));
     alarms
+}
+
+/// That the certificate of a listener has expired, or will in so many seconds.
+fn of_certificate(listener: &str, secs: i64) -> Option<String> {
+    if secs < 0 {
+        return Some(format!("the certificate of {listener} has expired: clients refuse it"));
+    }
+    let days = (secs / 86_400).saturating_add(1);
+    (secs < CERTIFICATE_SECS_MIN).then(|| format!("the certificate of {listener} expires within {days} d: renew it"))
 }
 
 /// What the last audit found, and that it is too long ago.

@@ -72,6 +72,26 @@ fn a_disk_that_refuses_the_journal_is_an_alarm_and_refuses_no_calls() {
     assert_eq!(alarms(&Figures::default(), &gauges, &Losses::default()), [told]);
 }
 
+/// The bound of the alert `TollgateCertificateExpires`.
+#[test]
+fn a_certificate_is_an_alarm_for_its_last_14_days_and_once_it_has_expired() {
+    let alarms_at = |secs| {
+        let gauges = Gauges {
+            certificates: vec![("listen", 365 * 86_400), ("operator_listen", secs)],
+            ..quiet(None)
+        };
+        alarms(&Figures::default(), &gauges, &Losses::default())
+    };
+    assert_eq!(alarms_at(14 * 86_400), [""; 0]);
+    for (secs, says) in [
+        (14 * 86_400 - 1, "expires within 14 d: renew it"),
+        (0, "expires within 1 d: renew it"),
+        (-1, "has expired: clients refuse it"),
+    ] {
+        assert_eq!(alarms_at(secs), [format!("the certificate of operator_listen {says}")]);
+    }
+}
+
 #[test]
 fn the_state_tells_an_audit_that_has_not_succeeded_yet_from_one_that_found_nothing() {
     let ledger = |audit| {

@@ -107,6 +107,38 @@ async fn a_command_is_answered_as_the_ledger_answers_it() {
     }
 }
 
+/// A role that may give credit gives it as each other way does: a refund takes some, and Stripe's payments are the gateway's own.
+#[tokio::test]
+async fn a_command_posts_no_credit_that_its_path_would_refuse() {
+    for ground in GROUNDS {
+        let desk = Desk::over(ground).await;
+        let before = desk.get("/v1/accounts/acme").await;
+        let post = |kind: &str, amount: i64, flag: &str| {
+            let mut post = json!({
+                "op": "credit", "credit_op": "post", "account": "acme", "amount": amount, "reference": "pi_1", "kind": kind,
+            });
+            if !flag.is_empty() {
+                post[flag] = json!(true);
+            }
+            post.to_string()
+        };
+        for (body, words) in [
+            (post("refund", 5, ""), "below 0"),
+            (post("top_up", 5, "is_payment"), "the gateway's own"),
+            (post("refund", -5, "as_available"), "the gateway's own"),
+        ] {
+            let refused = desk.ask(&of(Role::Billing), "POST", "/v1/commands", &body).await;
+            let message = refused.error(400, "invalid_request_error");
+            assert!(message.contains(words), "{body}: {message}");
+        }
+        assert_eq!(desk.get("/v1/accounts/acme").await, before);
+        let taken = desk
+            .ask(&of(Role::Billing), "POST", "/v1/commands", &post("refund", -5, ""))
+            .await;
+        assert_eq!(taken.done(200)["Ok"]["added"], true);
+    }
+}
+
 /// What receivers are told of is the gateway's own: whoever asks for a test chooses neither its id nor its time, nor whom it is about.
 #[tokio::test]
 async fn a_test_of_webhooks_is_the_gateways_own_word() {

@@ -133,3 +133,18 @@ async fn a_request_that_runs_makes_room_for_nobody() {
     running.send(body).await;
     assert_eq!(running.answer().await.status, 201);
 }
+
+#[tokio::test]
+async fn who_waits_for_no_100_gets_none() {
+    let desk = Desk::over(Ground::Embedded).await;
+    for (name, version, expects) in [("old", "HTTP/1.0", "100-continue"), ("other", "HTTP/1.1", "200-foo")] {
+        let body = format!(r#"{{"name":"{name}","tier":"free"}}"#);
+        let (token, length) = (of(Role::Admin), body.len());
+        let mut raw = Raw::connect(desk.address).await;
+        raw.send(format!(
+            "POST /v1/accounts {version}\r\nhost: x\r\nauthorization: Bearer {token}\r\ncontent-type: application/json\r\nexpect: {expects}\r\ncontent-length: {length}\r\n\r\n{body}"
+        ))
+        .await;
+        assert_eq!(raw.head().await.status, 201, "{version} {expects}");
+    }
+}

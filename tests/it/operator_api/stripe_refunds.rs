@@ -210,6 +210,63 @@ async fn messages_of_a_refund_come_in_any_order() {
     }
 }
 
+/// A payment that named no account was credited to nobody, and its refund raises an alarm, until somebody adds it by hand, as the runbook says.
+#[tokio::test]
+async fn a_refund_of_a_payment_that_was_added_by_hand_is_taken() {
+    for ground in GROUNDS {
+        let desk = Desk::with(ground, with_hook).await;
+        desk.shop().await;
+        let other = json!({ "name": "other", "tier": "pro" });
+        desk.admin("POST", "/v1/accounts", other).await.done(201);
+        let unnamed = checkout(COMPLETED, "paid", "pi_1", "shop", 1050).replace("\"shop\"", "null");
+        assert_eq!(desk.signed(&unnamed).await.done(200)["credited"], false);
+        let counted = || desk.gateway.metrics().sum("tollgate_refunds_unassigned_total", &[]);
+        let back = event("refund.created", refund("re_1", "pi_1", 400, "succeeded"));
+        for times in 1..=2 {
+            desk.signed(&back).await.error(404, "not_found_error");
+            assert_eq!(counted(), Decimal::from(times));
+        }
+        let by_hand = json!({ "amount": "10.5", "reference": "pi_1" });
+        let added = desk.admin("POST", "/v1/accounts/shop/credits", by_hand).await;
+        added.done(201);
+        assert_eq!(desk.takes(&back).await, pair("4", "0"));
+        // It was paid once: nobody else is credited it.
+        let told = checkout(COMPLETED, "paid", "pi_1", "other", 1050);
+        desk.signed(&told).await.error(409, "conflict_error");
+        let again = checkout(COMPLETED, "paid", "pi_1", "shop", 1050);
+        assert_eq!(desk.signed(&again).await.done(200)["credited"], false);
+        let balances = [desk.balance("shop").await, desk.balance("other").await];
+        assert_eq!(
+            (balances, counted()),
+            (["6.5", "0"].map(str::to_owned), Decimal::from(2))
+        );
+        desk.books_balance().await;
+    }
+}
+
+#[tokio::test]
+async fn a_refund_that_is_not_taken_holds_up_none_behind_it() {
+    for ground in GROUNDS {
+        let desk = Desk::with(ground, with_hook).await;
+        desk.shop().await;
+        desk.paid("pi_1", 1050).await;
+        let refunds = [
+            // Nothing was taken for it that could be given again.
+            refund("re_1", "pi_1", 100, "failed"),
+            refund("re_2", "pi_1", 200, "succeeded"),
+            refund("re_3", "pi_0", 100, "succeeded"),
+            refund("re_4", "pi_1", 300, "succeeded"),
+        ];
+        let listed = event("charge.refunded", charge("pi_1", Some(refunds.to_vec())));
+        for _ in 0..2 {
+            let message = desk.signed(&listed).await.error(404, "not_found_error");
+            assert!(message.contains("Nothing was taken for this refund"), "{message}");
+            assert_eq!(desk.balance("shop").await, "5.5");
+        }
+        desk.books_balance().await;
+    }
+}
+
 #[tokio::test]
 async fn what_is_no_refund_of_a_payment_takes_nothing() {
     for ground in GROUNDS {

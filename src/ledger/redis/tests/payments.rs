@@ -29,6 +29,14 @@ fn payment(account: &str, reference: &str) -> CreditPost {
     }
 }
 
+/// The same, as an operator adds it.
+fn by_hand(account: &str, reference: &str) -> CreditPost {
+    CreditPost {
+        is_payment: false,
+        ..payment(account, reference)
+    }
+}
+
 fn post(ledger: &Ledger, post: CreditPost) -> Result<Posted, AdminError> {
     match run(ledger, AdminOp::Credit(CreditOp::Post(post)))? {
         AdminReply::Posted(posted) => Ok(posted),
@@ -124,6 +132,15 @@ fn of_many_accounts_in_a_cluster_one_is_credited_a_payment() {
     assert!((0..3).all(|master| masters.contains(&master)), "{masters:?}");
     let nodes = [(); 4].map(|()| Ledger::Redis(RedisLedger::connect(&cluster.url(), patient()).unwrap()));
     one_is_credited(&nodes, 40);
+    // By hand too, whichever masters the account and the payment are at.
+    for (name, other) in NAMES.iter().zip(NAMES.iter().skip(1)) {
+        let reference = format!("pi_of_{name}");
+        assert!(post(&nodes[0], by_hand(name, &reference)).unwrap().added);
+        assert_eq!(payer(&nodes[1], &reference).as_deref(), Some(*name));
+        assert_eq!(post(&nodes[2], payment(other, &reference)), conflict(&reference));
+        assert!(!post(&nodes[3], payment(name, &reference)).unwrap().added);
+    }
+    audit_is_clean(&nodes[0]);
 }
 
 /// Its process died between claim and posting; or it was one of an earlier version, whose claims look the same.
@@ -165,6 +182,34 @@ fn a_claim_that_was_never_posted_is_taken_over_and_posts_nothing_later() {
     assert_eq!(balance(&ledger, "acme"), credits("5"));
     assert_eq!(balance(&ledger, "beta"), credits("10"));
     assert_eq!(balance(&ledger, "gamma"), Credits::ZERO);
+    audit_is_clean(&ledger);
+}
+
+/// By hand it is claimed as by a message: whoever was slower posts nothing later.
+#[test]
+fn a_top_up_by_hand_claims_its_payment() {
+    let server = RedisServer::start();
+    let ledger = node(&server, patient());
+    for name in &NAMES[..2] {
+        caller_of(&ledger, name, "0", LimitOverrides::default());
+    }
+    // A message for another account came to a process that died, or is slow.
+    ask(&ledger, &["SET", "tg1:payment:pi_1", "beta"]);
+    assert!(post(&ledger, by_hand("acme", "pi_1")).unwrap().added);
+    assert!(!post_late(&ledger, "beta", "pi_1", 0));
+    assert_eq!(payer(&ledger, "pi_1").as_deref(), Some("acme"));
+    assert_eq!(post(&ledger, payment("beta", "pi_1")), conflict("pi_1"));
+
+    // Earlier versions claimed nothing: the same top-up once more does.
+    let (shared, earlier) = (&redis_of(&ledger).shared, by_hand("acme", "pi_2"));
+    let posted = block_on(async { shared.post_unclaimed(&shared.link(), &earlier).await.unwrap() });
+    assert!(posted.added);
+    assert_eq!(payer(&ledger, "pi_2"), None);
+    assert!(!post(&ledger, earlier).unwrap().added);
+    assert_eq!(payer(&ledger, "pi_2").as_deref(), Some("acme"));
+    assert_eq!(post(&ledger, payment("beta", "pi_2")), conflict("pi_2"));
+    assert_eq!(balance(&ledger, "acme"), credits("10"));
+    assert_eq!(balance(&ledger, "beta"), Credits::ZERO);
     audit_is_clean(&ledger);
 }
 

@@ -302,6 +302,16 @@ fn a_command_names_each_key_that_it_writes() {
     };
     assert_eq!(written(false), std::slice::from_ref(&name));
     assert_eq!(written(true), [name.clone(), payment_key("paid")]);
+    // By hand under a payment's id.
+    let by_hand = CreditPost::top_up(account.clone(), credits("3"), "pi_1".to_owned());
+    let add = AdminOp::CreditsAdd {
+        account: account.clone(),
+        amount: credits("3"),
+        reference: "pi_1".to_owned(),
+    };
+    for op in [AdminOp::Credit(CreditOp::Post(by_hand)), add] {
+        assert_eq!(written_keys(&op), [name.clone(), payment_key("pi_1")], "{op:?}");
+    }
     let create = AdminOp::AccountCreate {
         account: account.clone(),
         tier: Tier::Pro,

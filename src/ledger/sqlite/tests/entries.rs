@@ -57,6 +57,35 @@ fn a_payment_is_credited_to_one_account_and_other_entries_to_any() {
     assert_eq!((payer, entry.map(|entry| entry.amount.pico())), (Some(acme()), Some(5)));
 }
 
+/// Earlier versions noted none of those by hand.
+#[test]
+fn a_payment_that_an_earlier_version_added_by_hand_is_no_other_accounts() {
+    let mut rig = Rig::new();
+    rig.add_account("beta");
+    let at = NOW.0;
+    rig.change(&format!(
+        "INSERT INTO topups (account, reference, amount, at) VALUES ('acme', 'pi_1', 5, {at});
+         INSERT INTO topups (account, reference, amount, at, kind) VALUES ('acme', 'pi_2', 5, {at}, 'bonus');
+         UPDATE accounts SET balance = balance + 10 WHERE id = 'acme';"
+    ));
+    let payment = |account: &str, reference: &str| CreditPost {
+        is_payment: true,
+        ..post(account, reference, 5)
+    };
+    for (entry, expected) in [
+        (payment("beta", "pi_1"), "conflict"),
+        (payment("acme", "pi_1"), "already"),
+        (payment("beta", "pi_1"), "conflict"),
+        // No top-up, and so no payment.
+        (payment("beta", "pi_2"), "added"),
+        (payment("acme", "pi_2"), "conflict"),
+    ] {
+        assert_eq!(rig.post(&entry), expected, "{entry:?}");
+    }
+    let (payer, _) = rig.reader().credit_entry(None, "pi_1").unwrap();
+    assert_eq!(payer, Some(acme()));
+}
+
 #[test]
 fn a_top_up_is_found_without_its_account_where_one_has_it() {
     let mut rig = Rig::new();

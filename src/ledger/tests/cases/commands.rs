@@ -212,6 +212,26 @@ pub(super) fn an_account_changes_at_once(rig: &Rig) {
     assert!(matches!(set(None, Some(Some(-1))), Err(AdminError::Invalid(_))));
 }
 
+/// Clients resolve `.` and `..` before they send a path, so that nobody could ask for such an account.
+pub(super) fn an_account_has_a_name_that_a_path_can_have(rig: &Rig) {
+    for (name, is_good) in [(".", false), ("..", false), ("...", true), (".a", true)] {
+        let created = rig.run(AdminOp::AccountCreate {
+            account: name.parse().unwrap(),
+            tier: Tier::Free,
+            quota_pico: None,
+        });
+        match is_good {
+            true => assert!(matches!(created, Ok(AdminReply::Account(_))), "{name}: {created:?}"),
+            false => assert!(matches!(created, Err(AdminError::Invalid(_))), "{name}: {created:?}"),
+        }
+    }
+    let AdminReply::Accounts { accounts } = rig.run(AdminOp::AccountList).unwrap() else {
+        panic!("no accounts");
+    };
+    let names: Vec<_> = accounts.iter().map(|view| view.record.id.as_str()).collect();
+    assert_eq!(names, ["...", ".a"]);
+}
+
 pub(super) fn names_are_taken_once(rig: &Rig) {
     let create = |name: &str, quota_pico| {
         rig.run(AdminOp::AccountCreate {

@@ -243,6 +243,37 @@ pub(super) fn a_new_reference_has_no_white_space_at_its_ends(rig: &Rig) {
     audit_is_clean(&rig.ledger);
 }
 
+/// A zero-width space behind it, as it comes along when somebody copies it, and the same payment counted twice.
+pub(super) fn a_new_reference_ends_with_what_is_seen(rig: &Rig) {
+    let caller = rig.caller("0");
+    post(rig, entry(&caller, CreditKind::TopUp, "5", "INVOICE-7")).unwrap();
+    for unseen in [
+        "\u{ad}",
+        "\u{200b}",
+        "\u{200e}",
+        "\u{202e}",
+        "\u{2060}",
+        "\u{2069}",
+        "\u{feff}",
+        " \u{200b} ",
+    ] {
+        for reference in [format!("INVOICE-7{unseen}"), format!("{unseen}INVOICE-7")] {
+            let posted = post(rig, entry(&caller, CreditKind::TopUp, "5", &reference));
+            assert!(is_invalid(&posted), "{reference:?}: {posted:?}");
+        }
+    }
+    // Within a reference some of them join what is shown as one.
+    for reference in ["INVOICE\u{200d}8", "\u{1f4b6}\u{fe0f}"] {
+        assert!(
+            post(rig, entry(&caller, CreditKind::TopUp, "5", reference))
+                .unwrap()
+                .added
+        );
+    }
+    assert_eq!(rig.figures(&caller).balance, credits("15"));
+    audit_is_clean(&rig.ledger);
+}
+
 pub(super) fn entries_are_listed_page_by_page(rig: &Rig) {
     let caller = rig.caller("0");
     let mut expected = Vec::new();

@@ -170,3 +170,46 @@ pub(super) fn a_payment_that_was_posted_by_hand_is_its_accounts(rig: &Rig) {
     );
     audit_is_clean(&rig.ledger);
 }
+
+/// Stripe's message named no account, and an operator gave it to one: a refund finds that account, and no message credits another one.
+pub(super) fn a_payment_that_was_given_by_hand_is_found_and_nobody_elses(rig: &Rig) {
+    let [owner, other] = ["owner", "other"].map(|name| rig.caller_of(name, "0", LimitOverrides::default()));
+    assert!(post(rig, entry(&owner, CreditKind::TopUp, "7", "pi_1")).unwrap().added);
+    // As the command line adds it.
+    assert!(matches!(
+        rig.credit(&owner, "7", "pi_2"),
+        Ok(AdminReply::Credited { added: true, .. })
+    ));
+    for reference in ["pi_1", "pi_2"] {
+        let (found, conflict) = (
+            Some((owner.account.id.clone(), credits("7"))),
+            Err(AdminError::ReferenceConflict(reference.to_owned())),
+        );
+        assert_eq!(payer(rig, reference), found);
+        assert_eq!(post(rig, payment("other", "7", reference)), conflict);
+        // By hand another account gets it all the same, and the payment stays whose it is.
+        for added in [true, false] {
+            let by_hand = post(rig, entry(&other, CreditKind::TopUp, "7", reference));
+            assert_eq!(by_hand.unwrap().added, added);
+            assert_eq!(payer(rig, reference), found);
+            assert_eq!(post(rig, payment("other", "7", reference)), conflict);
+        }
+        assert!(!post(rig, payment("owner", "7", reference)).unwrap().added);
+        assert!(
+            !post(rig, entry(&owner, CreditKind::TopUp, "7", reference))
+                .unwrap()
+                .added
+        );
+        assert_eq!(payer(rig, reference), found);
+    }
+    // What is no top-up has only the same reference.
+    for kind in [CreditKind::Bonus, CreditKind::Correction, CreditKind::Refund] {
+        let reference = format!("pi_{kind}");
+        post(rig, entry(&owner, kind, "1", &reference)).unwrap();
+        assert_eq!(payer(rig, &reference), None, "{kind}");
+        assert!(post(rig, payment("other", "2", &reference)).unwrap().added, "{kind}");
+    }
+    assert_eq!(rig.figures(&owner).balance, credits("17"));
+    assert_eq!(rig.figures(&other).balance, credits("20"));
+    audit_is_clean(&rig.ledger);
+}

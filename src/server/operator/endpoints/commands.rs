@@ -5,6 +5,7 @@ use serde_json::Value;
 
 use super::gateway::webhook_test;
 use crate::ledger::admin::AdminOp;
+use crate::ledger::admin::credits::CreditOp;
 use crate::ledger::admin::events::{EventKind, EventOp};
 use crate::pure::error::operator::OperatorError;
 use crate::server::operator::answer::Answer;
@@ -16,6 +17,10 @@ pub(in crate::server::operator) async fn run(call: &Call<'_>) -> Result<Answer, 
         // What receivers are told is the gateway's own word: no id, time or text of whoever asks for it.
         AdminOp::Event(EventOp::Raise(event)) if event.kind == EventKind::Test => {
             webhook_test(call, event.data.get("url").and_then(Value::as_str))?
+        }
+        AdminOp::Credit(CreditOp::Post(post)) => {
+            post.check_given().map_err(OperatorError::bad)?;
+            AdminOp::Credit(CreditOp::Post(post))
         }
         op => op,
     };

@@ -110,57 +110,87 @@ async fn credit(call: &Call<'_>, hook: &StripeHook, payment: Payment) -> Result<
     Ok(heard(added))
 }
 
+/// What refunds of one message took, and gave again.
+#[derive(Default)]
+struct Taken {
+    taken: Credits,
+    short: Credits,
+    credited: bool,
+}
+
+/// Takes what went back, refund by refund. One that cannot be taken, or not yet, holds up none behind it: its message comes again, and what was
+/// taken counts once.
+///
+/// # Errors
+/// The first of them.
+async fn take_back(call: &Call<'_>, hook: &StripeHook, refunds: Vec<Refund>) -> Result<Answer, OperatorError> {
+    let (mut sums, mut failed) = (Taken::default(), None);
+    for refund in refunds {
+        if let Err(error) = take_one(call, hook, &refund, &mut sums).await {
+            let is_over = matches!(error, OperatorError::Ledger(_));
+            failed = failed.or(Some(error));
+            // Each of the others would wait for the ledger as long.
+            if is_over {
+                break;
+            }
+        }
+    }
+    let Taken { taken, short, credited } = sums;
+    match failed {
+        Some(error) => Err(error),
+        None => Ok(Answer::json(&Heard {
+            received: true,
+            credited,
+            taken: Some(taken.into()),
+            short: Some(short.into()),
+        })),
+    }
+}
+
 /// Takes what went back from the account that had paid it, and gives it again where it came to nothing.
 ///
 /// It takes the balance at once, also what running calls hold of it: what is left out would be spent, or come back with the call for good. What
 /// those calls cost may bring the balance below zero.
-async fn take_back(call: &Call<'_>, hook: &StripeHook, refunds: Vec<Refund>) -> Result<Answer, OperatorError> {
-    let (mut taken, mut short, mut credited) = (Credits::ZERO, Credits::ZERO, false);
-    for refund in refunds {
-        let (event, id) = (refund.event.clone(), refund.reference.clone());
-        let (Some(account), Some(_)) = found(call, None, &refund.payment).await? else {
-            // Nobody's money here, unless the payment's own message is still to come: then this one comes again after it.
-            let payment = &refund.payment;
-            log::warn!(
-                "Stripe's refund {id} ({event}) is of {payment}, which was not credited here, or not yet: nothing is taken, and \
-                 Stripe sends it again for three days"
-            );
-            return Err(OperatorError::not_found("The payment of this refund was not credited."));
-        };
-        check_currency(call, &refund.currency, &format!("refund {id} ({event})"))?;
-        let amount = amount_of(hook, refund.amount_minor)?;
-        if refund.is_void {
-            credited |= give_again(call, &refund, account).await?;
-            continue;
-        }
-        let post = CreditPost {
-            kind: CreditKind::Refund,
-            note: Some(format!("Stripe {event:.100}: {amount} of {}", refund.payment)),
-            allow_negative: hook.allow_negative,
-            as_available: true,
-            ..CreditPost::top_up(account.clone(), negated(amount)?, id.clone())
-        };
-        let Posted { added, entry, .. } = post_as_stripe(call, &event, post).await?;
-        let (took, missing) = (negated(entry.amount)?, amount.saturating_add(entry.amount));
-        if added {
-            taken = taken.saturating_add(took);
-            short = short.saturating_add(missing);
-            call.api.admin.telemetry.refunds.short(missing);
-        }
-        if missing > Credits::ZERO {
-            // Each time: whoever was to say so at first may have died.
-            log::error!(
-                "MONEY: of Stripe's refund {id} ({event}) {took} of {amount} was taken from {account}: {missing} is spent, and \
-                 is your loss unless the account pays it"
-            );
-        }
+async fn take_one(call: &Call<'_>, hook: &StripeHook, refund: &Refund, sums: &mut Taken) -> Result<(), OperatorError> {
+    let (event, id) = (&refund.event, &refund.reference);
+    let (Some(account), Some(_)) = found(call, None, &refund.payment).await? else {
+        // Nobody's money here, unless the payment's own message is still to come: then this one comes again after it.
+        let payment = &refund.payment;
+        call.api.admin.telemetry.payments.refund_unassigned();
+        log::warn!(
+            "MONEY: Stripe's refund {id} ({event}) is of {payment}, which was not credited here, or not yet: nothing is taken, and \
+             Stripe sends it again for three days"
+        );
+        return Err(OperatorError::not_found("The payment of this refund was not credited."));
+    };
+    check_currency(call, &refund.currency, &format!("refund {id} ({event})"))?;
+    let amount = amount_of(hook, refund.amount_minor)?;
+    if refund.is_void {
+        sums.credited |= give_again(call, refund, account).await?;
+        return Ok(());
     }
-    Ok(Answer::json(&Heard {
-        received: true,
-        credited,
-        taken: Some(taken.into()),
-        short: Some(short.into()),
-    }))
+    let post = CreditPost {
+        kind: CreditKind::Refund,
+        note: Some(format!("Stripe {event:.100}: {amount} of {}", refund.payment)),
+        allow_negative: hook.allow_negative,
+        as_available: true,
+        ..CreditPost::top_up(account.clone(), negated(amount)?, id.clone())
+    };
+    let Posted { added, entry, .. } = post_as_stripe(call, event, post).await?;
+    let (took, missing) = (negated(entry.amount)?, amount.saturating_add(entry.amount));
+    if added {
+        sums.taken = sums.taken.saturating_add(took);
+        sums.short = sums.short.saturating_add(missing);
+        call.api.admin.telemetry.refunds.short(missing);
+    }
+    if missing > Credits::ZERO {
+        // Each time: whoever was to say so at first may have died.
+        log::error!(
+            "MONEY: of Stripe's refund {id} ({event}) {took} of {amount} was taken from {account}: {missing} is spent, and \
+             is your loss unless the account pays it"
+        );
+    }
+    Ok(())
 }
 
 /// A refund came to nothing: what was taken for it is given again. Whether this message did so.
