@@ -15,6 +15,7 @@ mod range;
 mod raw;
 mod receipts;
 mod remote;
+mod required;
 pub(crate) mod secrets;
 mod shape;
 mod store;
@@ -62,6 +63,7 @@ impl Config {
 
     /// The same from text; `environment` gives the credentials.
     pub fn parse(path: &Path, text: &str, environment: &dyn Fn(&str) -> Option<String>) -> Result<Config, ConfigError> {
+        let text = without_mark(text);
         if let Some(error) = repeated(path, text) {
             return Err(error);
         }
@@ -101,6 +103,7 @@ impl Config {
     /// What can be read of a catalogue, and all that is wrong with it, with the lines that this has in `shown`.
     fn read_catalogue(&self, text: &str, shown: &str) -> (Option<Catalogue>, Vec<ConfigError>) {
         let fail = |line: Option<usize>, problem: String| ConfigError::new(&self.catalogue, problem).at(line);
+        let (text, shown) = (without_mark(text), without_mark(shown));
         if let Some(error) = repeated(&self.catalogue, text) {
             return (None, vec![error]);
         }
@@ -159,7 +162,13 @@ pub fn environment(name: &str) -> Option<String> {
 }
 
 fn read(path: &Path) -> Result<String, ConfigError> {
-    std::fs::read_to_string(path).map_err(|error| ConfigError::new(path, error.to_string()))
+    let text = std::fs::read_to_string(path).map_err(|error| ConfigError::new(path, error.to_string()))?;
+    Ok(without_mark(&text).to_owned())
+}
+
+/// The text without the mark of its encoding, which some editors put in front: the reader of YAML takes it for a column.
+fn without_mark(text: &str) -> &str {
+    text.strip_prefix('\u{feff}').unwrap_or(text)
 }
 
 #[cfg(test)]

@@ -46,7 +46,7 @@ pub(super) struct AddArgs {
     /// What the payment is known by, such as an invoice's number
     #[arg(long, value_parser = reference)]
     reference: String,
-    /// What it is: top_up, bonus, correction or refund
+    /// What it is: top_up, bonus or correction
     #[arg(long, default_value = "top_up")]
     kind: CreditKind,
     /// A word on it, at most 500 bytes

@@ -68,7 +68,7 @@ pub(super) struct CreateArgs {
     /// Who pays for its calls
     #[arg(long, value_name = "NAME")]
     account: AccountId,
-    /// A tier below the account's: free, lite or pro
+    /// A tier up to the account's: free, lite, pro or enterprise
     #[arg(long)]
     tier: Option<Tier>,
     /// Only pages of this host, or *.example.com; repeatable

@@ -11,7 +11,7 @@ use super::range::within;
 use super::raw::{Raw, RawRefresh, RawTier, RawTiers, RawTimeouts};
 use super::{
     AccessLog, BodyMemoryLimits, Config, Network, Provider, Refresh, TierRules, Timeouts, idempotency, operator,
-    receipts, store, stripe, traces, wallet, webhooks,
+    receipts, required, store, stripe, traces, wallet, webhooks,
 };
 use crate::pure::limits::{LIMIT_MAX, Limits};
 use crate::pure::money::Credits;
@@ -27,6 +27,7 @@ pub(super) fn checked(
             "base_path: {base_path:?} must begin with / and be a plain path"
         ));
     }
+    check_required(&raw)?;
     within("threads", raw.threads, 1..=256)?;
     within("body_bytes_max", raw.body_bytes_max, 1024..=1 << 30)?;
     let (listen, admin_listen) = (
@@ -127,6 +128,25 @@ pub(super) fn checked(
     })
 }
 
+/// Refuses a configuration whose paths and names have no value.
+fn check_required(raw: &Raw) -> Result<(), String> {
+    let tls = [("tls", &raw.tls), ("operator_tls", &raw.operator_tls)];
+    let tls = tls.into_iter().filter_map(|(key, files)| Some((key, files.as_ref()?)));
+    let tls = tls.flat_map(|(key, files)| [(format!("{key}.cert"), &files.cert), (format!("{key}.key"), &files.key)]);
+    let rules = raw
+        .catalogue_refresh
+        .as_ref()
+        .and_then(|refresh| refresh.rules.as_ref());
+    let rules = rules.map(|rules| ("catalogue_refresh.rules".to_owned(), rules));
+    let always = [("data_dir", &raw.data_dir), ("catalogue", &raw.catalogue)];
+    let always = always.map(|(key, path)| (key.to_owned(), path)).into_iter();
+    for (key, path) in always.chain(tls).chain(rules) {
+        required::check(&key, &path.to_string_lossy(), "a path")?;
+    }
+    required::check("currency", &raw.currency, "a currency's code, such as USD, or a name")?;
+    required::check("key_prefix", &raw.key_prefix, "1 or more of A-Z a-z 0-9 _ -")
+}
+
 /// A time that may be 0.
 fn seconds(key: &str, value: u64, max: u64) -> Result<Duration, String> {
     within(key, value, 0..=max).map(Duration::from_secs)
@@ -194,6 +214,10 @@ fn checked_log(text: String) -> Result<AccessLog, String> {
         "off" => Ok(AccessLog::Off),
         "stdout" => Ok(AccessLog::Stdout),
         "" => Err("access_log: it must be stdout, off, or a file's path".to_owned()),
+        word if NO_LOG_FILES.iter().any(|other| other.eq_ignore_ascii_case(word)) => Err(format!(
+            "access_log: it must be stdout, off, or a file's path; {word} would be a file in the folder that the gateway starts in: if that is \
+             meant, write ./{word}"
+        )),
         _ => Ok(AccessLog::File(text.into())),
     }
 }
@@ -293,6 +317,11 @@ fn meet(one: SocketAddr, other: SocketAddr) -> bool {
         && one.port() == other.port()
         && (one.ip() == other.ip() || covers(one, other) || covers(other, one))
 }
+
+/// What somebody writes as an access log who means no file of this name, in any case.
+const NO_LOG_FILES: [&str; 12] = [
+    "off", "stdout", "stderr", "on", "false", "true", "no", "yes", "none", "null", "~", "-",
+];
 
 /// Most bytes that `body_memory_…` may be: 16 TiB.
 const BODY_MEMORY_MAX: u64 = 1 << 44;

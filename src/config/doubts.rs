@@ -5,7 +5,7 @@ use std::os::unix::fs::PermissionsExt;
 use rust_decimal::Decimal;
 
 use super::store::has_password;
-use super::{Config, ConfigError, Store};
+use super::{Config, ConfigError, Network, Store};
 use crate::pure::catalogue::doubts::PriceMax;
 use crate::pure::catalogue::{Catalogue, Model, ModelKind};
 use crate::pure::money::{ListPrice, Markup, ProviderPrice};
@@ -19,6 +19,7 @@ pub fn of_config(config: &Config) -> Vec<ConfigError> {
         ("store", of_store(config)),
         ("markup", of_markup(config.markup)),
         ("currency", of_currency(&config.currency)),
+        ("trusted_proxies", of_proxies(&config.trusted_proxies)),
     ];
     let told = doubts.into_iter().filter_map(|(key, problem)| {
         let line = yaml_lines::of_key(&text, &[key]);
@@ -190,6 +191,16 @@ fn of_store(config: &Config) -> Option<String> {
             mode & PERMISSIONS
         )
     })
+}
+
+/// A network of all addresses.
+fn of_proxies(proxies: &[Network]) -> Option<String> {
+    let mut proxies = proxies.iter().map(ToString::to_string);
+    let all = proxies.find(|network| ["0.0.0.0/0", "::/0"].contains(&network.as_str()))?;
+    Some(format!(
+        "by {all} X-Forwarded-For is believed from everybody, so that a client chooses the address that its limits are counted by: name the \
+         proxies' own"
+    ))
 }
 
 /// A factor that was probably meant as a percentage.

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::time::SystemTime;
 
 use super::doubts::price_max;
-use super::{Config, ConfigError};
+use super::{Config, ConfigError, without_mark};
 use crate::pure::catalogue::changes::Changes;
 use crate::pure::catalogue::{Catalogue, doubts};
 use crate::pure::import::{Imported, Rules, Skipped};
@@ -64,7 +64,7 @@ pub fn import(config: &Config, rules: &Path, source: &Path, list: &str, write: W
     let mut imported = Imported::read(list, &rules).map_err(refused)?;
     let path = &config.catalogue;
     let old_text = match std::fs::read_to_string(path) {
-        Ok(text) => text,
+        Ok(text) => without_mark(&text).to_owned(),
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => String::new(),
         Err(error) => return Err(ConfigError::new(path, error.to_string())),
     };
@@ -75,7 +75,7 @@ pub fn import(config: &Config, rules: &Path, source: &Path, list: &str, write: W
     };
     let here = |error: crate::pure::import::ImportError| ConfigError::new(path, error.problem);
     if write == Write::UnlessDoubtful {
-        imported.leave_out_new_free(&old);
+        imported.distrust_new(&old);
     }
     let new_text = imported.into_catalogue(&old_text, &rules).map_err(here)?;
     let new = config.catalogue_of(&new_text).map_err(|error| {

@@ -8,12 +8,13 @@ use serde_yaml_ng::{Mapping, Value};
 use super::error::{entry_of, key_of, line_of, line_of_path, nearest, said};
 use super::raw::Raw;
 use super::shape::{Mended, Step, steps};
-use super::{Config, ConfigError};
+use super::{Config, ConfigError, without_mark};
 use crate::pure::catalogue::{Catalogue, CatalogueError};
 use crate::pure::yaml_lines;
 
 /// All that is wrong with a configuration: first what has the wrong shape, then what makes no sense.
 pub fn of_config(path: &Path, text: &str, environment: &dyn Fn(&str) -> Option<String>) -> Vec<ConfigError> {
+    let text = without_mark(text);
     let first = match Config::parse(path, text, environment) {
         Ok(_) => return Vec::new(),
         Err(error) => vec![error],
@@ -37,7 +38,7 @@ pub fn of_config(path: &Path, text: &str, environment: &dyn Fn(&str) -> Option<S
 /// What a command about the ledger needs of a configuration, when its mistakes lie elsewhere. None when one does not, or may not: a key at
 /// the top that is not known may be meant to be any other.
 pub fn sound_for_ledger(path: &Path, text: &str, environment: &dyn Fn(&str) -> Option<String>) -> Option<Config> {
-    let mut whole: Mapping = serde_yaml_ng::from_str(text).ok()?;
+    let mut whole: Mapping = serde_yaml_ng::from_str(without_mark(text)).ok()?;
     for key in NOT_OF_LEDGER {
         whole.remove(key);
     }

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use serde::Deserialize;
 
-use super::variable;
+use super::{required, variable};
 use crate::pure::request_body::MaximumField;
 use crate::pure::usage::CompletionFrom;
 
@@ -202,6 +202,9 @@ pub(super) fn checked_provider(
         }
     }
     let base_url = BaseUrl::parse(&raw.base_url).map_err(|e| format!("base_url: {e}"))?;
+    if let Some(file) = &raw.ca_file {
+        required::check("ca_file", &file.to_string_lossy(), "a path")?;
+    }
     Ok(Provider {
         name: name.to_owned(),
         completion_from: raw.completion_from.unwrap_or_else(|| usual_completion(&base_url)),
@@ -234,8 +237,14 @@ fn usual_maximum(url: &BaseUrl) -> MaximumField {
     }
 }
 
-/// Where OpenAI's own models are served: `api.openai.com`, `eu.api.openai.com`, `NAME.openai.azure.com`.
-const OPENAI_DOMAINS: [&str; 2] = ["openai.com", "openai.azure.com"];
+/// Where OpenAI's own models are served: `api.openai.com`, `eu.api.openai.com`, `NAME.openai.azure.com`, and the other two names of an
+/// Azure resource.
+const OPENAI_DOMAINS: [&str; 4] = [
+    "openai.com",
+    "openai.azure.com",
+    "services.ai.azure.com",
+    "cognitiveservices.azure.com",
+];
 
 fn yes() -> bool {
     true

@@ -24,6 +24,7 @@ use super::money::{Markup, Pricing};
 use super::prices::PriceTable;
 use super::yaml_lines;
 
+pub(super) use self::entry::is_model_id;
 pub(super) use self::prices::OVERRIDES_MAX;
 pub use self::purpose::{PURPOSE_PREFIX, Purpose};
 

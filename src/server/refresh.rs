@@ -20,6 +20,7 @@ use crate::gateway::media_type::JSON;
 use crate::gateway::snapshot::Snapshot;
 use crate::gateway::upstream::providers::Upstream;
 use crate::net::error_text::ErrorText;
+use crate::pure::import::NEW_AND_FREE;
 use crate::pure::request_body::ResponseMode;
 use crate::telemetry::{Refreshed, Telemetry};
 
@@ -31,7 +32,7 @@ pub(crate) fn watch(snapshot: &Arc<ArcSwap<Snapshot>>, telemetry: &Arc<Telemetry
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let (snapshot, telemetry) = (Arc::downgrade(snapshot), Arc::clone(telemetry));
     let work = move || {
-        let (mut last, mut failures) = (None, 0usize);
+        let (mut last, mut failures, mut left_out) = (None, 0usize, Vec::new());
         while let Some(snapshot) = Weak::upgrade(&snapshot).map(|snapshot| snapshot.load_full()) {
             if let Some(plan) = &snapshot.config.catalogue_refresh {
                 let wait = wait_after(failures, plan.every);
@@ -39,7 +40,7 @@ pub(crate) fn watch(snapshot: &Arc<ArcSwap<Snapshot>>, telemetry: &Arc<Telemetry
                 if due {
                     last = Some(monotonic());
                     let refreshed = runtime.block_on(refresh(&snapshot, plan));
-                    tell(&refreshed, &telemetry);
+                    tell(&refreshed, &mut left_out, &telemetry);
                     failures = match refreshed {
                         Ok(_) => 0,
                         Err(_) => failures.saturating_add(1),
@@ -73,9 +74,25 @@ async fn refresh(snapshot: &Snapshot, plan: &Refresh) -> Result<Import, String> 
     import(&snapshot.config, &plan.rules, &source, &list, Write::UnlessDoubtful).map_err(|error| error.to_string())
 }
 
-fn tell(refreshed: &Result<Import, String>, telemetry: &Telemetry) {
+/// `left_out` has the new models that cost nothing and were told of the last time: they are told once, and not each time.
+fn tell(refreshed: &Result<Import, String>, left_out: &mut Vec<String>, telemetry: &Telemetry) {
     for note in refreshed.iter().flat_map(|import| &import.notes) {
         log::warn!("the catalogue's refresh: {note}");
+    }
+    if let Ok(import) = refreshed {
+        for line in no_longer_sold(import).iter().take(MODELS_LOGGED_MAX) {
+            log::warn!("the catalogue's refresh: {line}");
+        }
+        let new = new_and_free(import);
+        if !new.is_empty() && new != *left_out {
+            let models: Vec<&str> = new.iter().take(MODELS_LOGGED_MAX).map(String::as_str).collect();
+            log::info!(
+                "the catalogue's refresh left out {} new models that cost nothing, import them by hand if that is right: {}",
+                new.len(),
+                models.join(", ")
+            );
+        }
+        *left_out = new;
     }
     match refreshed {
         Ok(import) if import.written => log::info!("the catalogue was refreshed: {}", import.changes.summary()),
@@ -87,6 +104,27 @@ fn tell(refreshed: &Result<Import, String>, telemetry: &Telemetry) {
         Ok(_) => Refreshed::Part,
         Err(_) => Refreshed::Failed,
     });
+}
+
+/// Why models that were sold are not any more, though the list has them.
+fn no_longer_sold(import: &Import) -> Vec<String> {
+    let removed = import.skipped.iter();
+    let removed = removed.filter(|skipped| import.changes.removed.contains(&skipped.model));
+    // A reason may have words of the list.
+    let lines = removed.map(|skipped| {
+        format!(
+            "{} is not sold any more: {}",
+            skipped.model,
+            skipped.reason.escape_debug()
+        )
+    });
+    lines.collect()
+}
+
+/// The models that wait for somebody to look at them.
+fn new_and_free(import: &Import) -> Vec<String> {
+    let new = import.skipped.iter().filter(|skipped| skipped.reason == NEW_AND_FREE);
+    new.map(|skipped| skipped.model.clone()).collect()
 }
 
 /// The answer of the provider's `/models`.
@@ -130,6 +168,8 @@ const RETRY_AFTER: [Duration; 3] = [
     Duration::from_secs(5 * 60),
     Duration::from_secs(15 * 60),
 ];
+/// Models that the log names after one refresh.
+const MODELS_LOGGED_MAX: usize = 100;
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 const FETCH_MAX: Duration = Duration::from_secs(60);
 const LIST_BYTES_MAX: usize = 64 << 20;
@@ -137,6 +177,43 @@ const LIST_BYTES_MAX: usize = 64 << 20;
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::pure::catalogue::changes::Changes;
+    use crate::pure::import::Skipped;
+
+    #[test]
+    fn the_log_says_why_a_model_is_not_sold_any_more_and_which_new_ones_cost_nothing() {
+        let skipped = [
+            ("a/gone", "its price is not fixed"),
+            ("a/odd", "it answers with \u{1b}[2J"),
+            ("a/never", "a rule leaves it out"),
+            ("a/own", "the catalogue has an entry of its own"),
+            ("a/free", NEW_AND_FREE),
+        ];
+        let skipped = skipped.map(|(model, reason)| Skipped {
+            model: model.to_owned(),
+            reason: reason.to_owned(),
+        });
+        let removed = ["a/gone", "a/odd", "a/left"].map(str::to_owned).to_vec();
+        let import = Import {
+            changes: Changes {
+                removed,
+                ..Changes::default()
+            },
+            skipped: skipped.to_vec(),
+            notes: Vec::new(),
+            models: 7,
+            own: 1,
+            written: true,
+        };
+        assert_eq!(
+            no_longer_sold(&import),
+            [
+                "a/gone is not sold any more: its price is not fixed",
+                "a/odd is not sold any more: it answers with \\u{1b}[2J",
+            ]
+        );
+        assert_eq!(new_and_free(&import), ["a/free"]);
+    }
 
     #[test]
     fn a_refresh_that_failed_is_tried_again_sooner_than_the_next_is_due() {

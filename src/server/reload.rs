@@ -138,9 +138,11 @@ fn report(old: &Snapshot, new: &Snapshot) {
     }
     let moves = doubts::moves(&old.catalogue, &new.catalogue);
     let moved = moves.iter().take(CHANGES_LOGGED_MAX);
-    moved.for_each(|price| log::warn!("{price}"));
+    moved.for_each(|moved| log::warn!("{moved}"));
     if let Some(more) = moves.len().checked_sub(CHANGES_LOGGED_MAX).filter(|more| *more > 0) {
-        log::warn!("{more} more prices become ten times what they were or more, or a tenth or less");
+        log::warn!(
+            "{more} more prices or bounds of tokens become ten times what they were or more, or a tenth or less"
+        );
     }
     if let Some(problem) = new.nothing_on_sale() {
         log::error!("{problem}");

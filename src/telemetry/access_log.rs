@@ -111,23 +111,19 @@ fn run(telemetry: &Weak<Telemetry>, mut sink: Sink, closing: &(Mutex<bool>, Cond
             }
         });
         if !buffer.is_empty() {
-            match sink.write(&buffer) {
+            let written = sink.write(&buffer);
+            match &written {
                 Ok(()) => {
                     telemetry.lines.fetch_add(count, Ordering::Relaxed);
-                    failing = false;
                 }
                 Err(error) if error.kind() == ErrorKind::BrokenPipe => {
                     log::warn!("the access log's reader has gone; it is off from now on");
                     telemetry.logs.store(false, Ordering::Relaxed);
                     return;
                 }
-                Err(error) => {
-                    telemetry.lines_lost(count);
-                    if !std::mem::replace(&mut failing, true) {
-                        log::error!("the access log cannot be written, its lines are dropped: {error}");
-                    }
-                }
+                Err(_) => telemetry.lines_lost(count),
             }
+            failing = tell(failing, &written);
             buffer.clear();
             buffer.shrink_to(BUFFER_KEPT_BYTES);
         }
@@ -135,6 +131,16 @@ fn run(telemetry: &Weak<Telemetry>, mut sink: Sink, closing: &(Mutex<bool>, Cond
             return;
         }
     }
+}
+
+/// Tells once when it begins to fail, and once when it works again. Returns whether it fails.
+fn tell(failed: bool, written: &std::io::Result<()>) -> bool {
+    match (failed, written) {
+        (false, Err(error)) => log::error!("the access log cannot be written, its lines are dropped: {error}"),
+        (true, Ok(())) => log::info!("the access log is written again"),
+        (true, Err(_)) | (false, Ok(())) => {}
+    }
+    written.is_err()
 }
 
 impl Sink {
@@ -177,6 +183,25 @@ mod tests {
     use std::os::unix::fs::PermissionsExt;
 
     use super::*;
+    use crate::ledger::tests::logged::logged;
+
+    #[test]
+    fn a_log_that_cannot_be_written_is_told_once_and_so_is_its_end() {
+        let lines = logged(|| {
+            let mut failed = false;
+            for works in [true, false, false, true, true] {
+                let written = match works {
+                    true => Ok(()),
+                    false => Err(ErrorKind::StorageFull.into()),
+                };
+                failed = tell(failed, &written);
+                assert_eq!(failed, !works);
+            }
+        });
+        let [begins, ends] = lines.try_into().unwrap();
+        assert!(begins.starts_with("ERROR the access log cannot be written"), "{begins}");
+        assert_eq!(ends, "INFO the access log is written again");
+    }
 
     /// It was readable by everybody, as the process' umask left it.
     #[test]

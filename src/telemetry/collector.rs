@@ -160,6 +160,13 @@ impl HttpClient for Wire {
     }
 }
 
+impl fmt::Display for Wire {
+    /// Where it leads to, for the log.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0.endpoint.authority)
+    }
+}
+
 impl fmt::Debug for Wire {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Wire({})", self.0.endpoint.authority)
@@ -185,3 +192,21 @@ const ANSWER_MAX: Duration = Duration::from_secs(5);
 const IDLE_MAX: Duration = Duration::from_secs(30);
 /// A collector says little.
 const ANSWER_BYTES_MAX: usize = 64 << 10;
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+    use crate::config::{Config, Traces};
+
+    #[tokio::test]
+    async fn the_log_names_a_collector_by_its_address() {
+        let text = "traces: { endpoint: \"http://127.0.0.1:4318/otlp\" }";
+        let config = Config::parse(Path::new("t.yaml"), text, &|_| None).unwrap();
+        let Traces::To(collector) = &config.traces else {
+            panic!("they are off")
+        };
+        assert_eq!(Wire::to(collector).to_string(), "127.0.0.1:4318");
+    }
+}

@@ -203,7 +203,7 @@ impl Sender {
         let fails = fate != Fate::Taken;
         match (std::mem::replace(&mut self.failing, fails), fails) {
             (false, true) => log::warn!(
-                "the collector {:?} does not take traces: {}",
+                "the collector {} does not take traces: {}",
                 self.wire,
                 self.wire.error()
             ),

@@ -108,15 +108,37 @@ fn completions_and_the_man_page_know_every_command() {
     assert!(man.starts_with(".ie") || man.contains(".TH"), "{man}");
 }
 
-/// The words of a setting of the unit.
-fn unit(setting: &str) -> Vec<String> {
+/// It named a kind that is never taken, and left out a tier that is.
+#[test]
+fn help_names_the_kinds_and_tiers_that_are_taken() {
+    for (command, names) in [
+        (["credits", "add"], "top_up, bonus or correction"),
+        (["key", "create"], "free, lite, pro or enterprise"),
+    ] {
+        let output = Command::new(env!("CARGO_BIN_EXE_tollgate"))
+            .args(command)
+            .arg("--help")
+            .output()
+            .unwrap();
+        let help = String::from_utf8(output.stdout).unwrap();
+        // It is wrapped where a line would be too long.
+        let words: Vec<&str> = help.split_whitespace().collect();
+        assert!(words.join(" ").contains(names), "{help}");
+    }
+}
+
+/// The words of each line of a setting of the unit.
+fn lines_of_unit(setting: &str) -> Vec<Vec<String>> {
     let text = std::fs::read_to_string("conf/systemd/tollgate.service").unwrap();
-    let line = text
-        .lines()
-        .find_map(|line| line.strip_prefix(&format!("{setting}=")))
-        .unwrap()
-        .to_owned();
-    line.split(' ').map(str::to_owned).collect()
+    let key = format!("{setting}=");
+    let lines = text.lines().filter_map(|line| line.strip_prefix(&key));
+    lines.map(|line| line.split(' ').map(str::to_owned).collect()).collect()
+}
+
+/// The words of a setting that stands in the unit once.
+fn unit(setting: &str) -> Vec<String> {
+    let [words] = lines_of_unit(setting).try_into().unwrap();
+    words
 }
 
 #[tokio::test]
@@ -154,8 +176,14 @@ async fn the_units_commands_check_start_reload_stop_and_upgrade_the_binary() {
         catalogue.replacen("name: Small Chat", "name: Renamed", 1),
     )
     .unwrap();
-    let reload = words("ExecReload", &process);
-    assert!(Command::new(&reload[0]).args(&reload[1..]).status().unwrap().success());
+    let reload = |process: &Process| {
+        lines_of_unit("ExecReload").into_iter().all(|line| {
+            let words: Vec<String> = line.into_iter().map(|word| here(word, process)).collect();
+            let output = Command::new(&words[0]).args(&words[1..]).output().unwrap();
+            output.status.success()
+        })
+    };
+    assert!(reload(&process));
     eventually("the new name", async || {
         let listing = process
             .client
@@ -166,6 +194,13 @@ async fn the_units_commands_check_start_reload_stop_and_upgrade_the_binary() {
         (listing["total"] == 1).then_some(())
     })
     .await;
+
+    // A file that the gateway refuses.
+    let good = std::fs::read_to_string(process.path("catalogue.yaml")).unwrap();
+    std::fs::write(process.path("catalogue.yaml"), "models: []\n").unwrap();
+    assert!(!reload(&process));
+    std::fs::write(process.path("catalogue.yaml"), good).unwrap();
+    assert!(reload(&process));
 
     // An upgrade: another file in the binary's place, then stop and start.
     let balance = process.client.get("/llm/balance").await.ok().number("balance");

@@ -40,6 +40,18 @@ fn the_journal_drops_no_line_of_the_unit() {
     assert_eq!(values("[Service]", "LogRateLimitIntervalSec"), ["0"]);
 }
 
+/// In a user namespace of its own the capability to listen below port 1024 counts for nothing.
+#[test]
+fn the_units_advice_on_low_ports_opens_them() {
+    assert_eq!(values("[Service]", "PrivateUsers"), ["yes"]);
+    let comments = UNIT.lines().filter_map(|line| line.strip_prefix("# "));
+    let comments = comments.collect::<Vec<&str>>().join(" ");
+    assert!(
+        comments.contains("add CAP_NET_BIND_SERVICE to both lines, and set PrivateUsers=no"),
+        "{comments}"
+    );
+}
+
 /// A user that systemd makes up has no id outside of the unit, and its folder is closed to everybody there.
 #[test]
 fn commands_beside_the_service_run_as_its_user_with_its_environment() {

@@ -41,6 +41,17 @@ fn a_password_of_redis_in_a_file_that_everybody_may_read_is_a_doubt() {
 }
 
 #[test]
+fn proxies_anywhere_are_a_doubt() {
+    for all in ["0.0.0.0/0", "::/0"] {
+        let text = format!("threads: 2\ntrusted_proxies: [10.0.0.0/8, \"{all}\"]\n");
+        let [told] = doubts(&text, 0o644).try_into().unwrap();
+        let says = format!("/tollgate.yaml:2: trusted_proxies: by {all} X-Forwarded-For is believed from everybody");
+        assert!(told.starts_with(&says), "{told}");
+    }
+    assert_eq!(doubts("trusted_proxies: [10.0.0.0/8, \"fd00::/8\"]", 0o644), [""; 0]);
+}
+
+#[test]
 fn a_markup_of_2_or_more_is_probably_a_percentage() {
     let [told] = doubts("threads: 2\nmarkup: \"15\"\n", 0o644).try_into().unwrap();
     assert_eq!(

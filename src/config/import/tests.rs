@@ -31,9 +31,21 @@ impl Place {
 
     /// Imports models of these ids and prompt prices.
     fn import(&self, models: &[(&str, &str)], how: Write) -> Result<Import, ConfigError> {
+        self.import_changed(models, |_| (), how)
+    }
+
+    /// The same with this change to each model of the list.
+    fn import_changed(
+        &self,
+        models: &[(&str, &str)],
+        change: impl Fn(&mut serde_json::Value),
+        how: Write,
+    ) -> Result<Import, ConfigError> {
         let model = |(id, prompt): &(&str, &str)| {
-            serde_json::json!({ "id": id, "name": "P: M", "context_length": 99, "architecture": { "modality": "text->text" },
-                "pricing": { "prompt": prompt, "completion": "0.000002" } })
+            let mut model = serde_json::json!({ "id": id, "name": "P: M", "context_length": 99,
+                "architecture": { "modality": "text->text" }, "pricing": { "prompt": prompt, "completion": "0.000002" } });
+            change(&mut model);
+            model
         };
         let models: Vec<serde_json::Value> = models.iter().map(model).collect();
         let list = serde_json::json!({ "data": models }).to_string();
@@ -112,6 +124,53 @@ fn a_doubtful_list_is_refused_where_nobody_looks_and_taken_where_somebody_does()
     }
     let list = [("p/m0", "0.0000101"), ("p/m1", USUAL)];
     assert!(place.import(&list, Write::Yes).unwrap().written);
+}
+
+/// 128 for 128000 made all of a longer prompt the operator's loss.
+#[test]
+fn a_list_whose_contexts_collapse_is_refused_where_nobody_looks() {
+    let place = Place::new();
+    let list = [("p/m0", USUAL), ("p/m1", USUAL)];
+    let with = |context: u64, how| place.import_changed(&list, |model| model["context_length"] = context.into(), how);
+    with(128_000, Write::Yes).unwrap();
+    let before = place.text();
+    let error = with(128, Write::UnlessDoubtful).unwrap_err();
+    let says = "p/m0: its context_length goes from 128000 to 128: if that is right, import it by hand";
+    assert!(error.problem.starts_with(says), "{error}");
+    assert_eq!(place.text(), before);
+    assert!(with(128, Write::Yes).unwrap().written);
+}
+
+/// YAML forbids characters that JSON has as they are, and takes others for the end of a line: the catalogue could not be read.
+#[test]
+fn odd_characters_of_one_model_hold_up_no_prices() {
+    let place = Place::new();
+    let odd = "Its\u{92} \u{7f}\u{2028}--- \u{85}... \u{fffe}";
+    let list = [("p/m0", USUAL), ("p/m 1", USUAL), ("p/é", USUAL), ("p/m\n", USUAL)];
+    let change = |model: &mut serde_json::Value| {
+        model["description"] = odd.into();
+        model["name"] = format!("P: {odd}").into();
+    };
+    let import = place.import_changed(&list, change, Write::UnlessDoubtful).unwrap();
+    assert!(import.written);
+    let catalogue = place.config.catalogue_of(&place.text()).unwrap();
+    let [model] = catalogue.models() else {
+        panic!("{}", place.text())
+    };
+    assert_eq!((model.name.as_str(), model.description.as_str()), (odd, odd));
+    let skipped: Vec<&str> = import.skipped.iter().map(|skipped| skipped.model.as_str()).collect();
+    assert_eq!(skipped, ["p/m 1", "p/é", "p/m\\n"]);
+    assert!(import.skipped[0].reason.starts_with("its id has not the form"));
+}
+
+/// An editor that writes CR LF hid the marks: each model counted as the operator's own, and no price was renewed.
+#[test]
+fn a_catalogue_with_other_line_ends_is_kept_up_to_date() {
+    let place = Place::new();
+    place.import(&[("p/m0", USUAL)], Write::Yes).unwrap();
+    write(&place.config.catalogue, place.text().replace('\n', "\r\n")).unwrap();
+    let import = place.import(&[("p/m0", "0.000002")], Write::UnlessDoubtful).unwrap();
+    assert_eq!((import.own, import.written, import.changes.changed.len()), (0, true, 1));
 }
 
 #[test]

@@ -60,9 +60,10 @@ pub(super) fn check(path: &Path, opened_last: Option<Identity>) -> Result<(), St
     )))
 }
 
-/// Whether opening a ledger at `path` makes a new, empty one.
+/// Whether opening a ledger at `path` makes a new, empty one: beside a log without its file it makes none.
 pub(in crate::ledger) fn is_new(path: &Path) -> bool {
-    bytes_of(path).is_ok_and(|bytes| bytes == 0)
+    let is_empty = |path: &Path| bytes_of(path).is_ok_and(|bytes| bytes == 0);
+    is_empty(path) && is_empty(&beside(path, "-wal"))
 }
 
 /// A file over restarts of the machine: that may give its device another number, some file systems number inodes anew with each mount, and

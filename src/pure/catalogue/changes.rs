@@ -183,8 +183,8 @@ fn fields(old: &Model, new: &Model) -> Vec<Field> {
             new.max_completion_tokens.to_string(),
         ),
         ("modality", old.modality.clone(), new.modality.clone()),
-        ("name", old.name.clone(), new.name.clone()),
-        ("provider", old.provider.clone(), new.provider.clone()),
+        ("name", in_a_line(&old.name), in_a_line(&new.name)),
+        ("provider", in_a_line(&old.provider), in_a_line(&new.provider)),
         ("description", in_a_line(&old.description), in_a_line(&new.description)),
         ("purposes", purposes(old), purposes(new)),
         ("targets", targets(old), targets(new)),
@@ -231,9 +231,9 @@ fn fields(old: &Model, new: &Model) -> Vec<Field> {
     changed.map(|(name, from, to)| Field { name, from, to }).collect()
 }
 
-/// A text of several lines in one.
+/// A text of several lines in one, without what a terminal obeys.
 fn in_a_line(text: &str) -> String {
-    text.replace(['\n', '\r'], " ")
+    text.replace(|c: char| c.is_control() || matches!(c, '\u{2028}' | '\u{2029}'), " ")
 }
 
 /// The rows for long prompts as one text: `above 200000: 0.00000345 / 0.0000225`.

@@ -14,8 +14,9 @@ pub struct PriceMax {
     pub call: ListPrice,
 }
 
-/// Why nobody should take `new` in the place of `old` without having looked: a third of the models are gone, a price falls to nothing, moves
-/// by more than ten times or is one of what cost nothing, or one that is not as it was is above `max`.
+/// Why nobody should take `new` in the place of `old` without having looked: a third of the models are gone, a bound of a model's tokens falls
+/// below a tenth, a price falls to nothing, moves by more than ten times or is one of what cost nothing, or one that is not as it was is above
+/// `max`.
 pub fn between(old: &Catalogue, new: &Catalogue, max: Option<PriceMax>) -> Option<String> {
     let before = old.models().len();
     let gone = old.models().iter().filter(|model| new.model(&model.id).is_none());
@@ -26,24 +27,33 @@ pub fn between(old: &Catalogue, new: &Catalogue, max: Option<PriceMax>) -> Optio
     let mut models = new.models().iter();
     models.find_map(|model| {
         let before = old.model(&model.id);
-        if before.is_some_and(|before| before.prices == model.prices) {
-            return None;
-        }
-        let doubt = too_dear(model, max).or_else(|| match before {
-            Some(before) => moved(before, model, max).or_else(|| free_no_longer(before, model)),
-            None => too_dear_call(model, max),
+        let doubt = before.and_then(|before| shrank(before, model)).or_else(|| {
+            if before.is_some_and(|before| before.prices == model.prices) {
+                return None;
+            }
+            too_dear(model, max).or_else(|| match before {
+                Some(before) => moved(before, model, max).or_else(|| free_no_longer(before, model)),
+                None => too_dear_call(model, max),
+            })
         });
         doubt.map(|doubt| format!("{}: {doubt}", model.id))
     })
 }
 
-/// Each price of a model in both that becomes ten times what it was or more, or a tenth or less.
+/// Each price of a model in both that becomes ten times what it was or more, or a tenth or less, and each bound of its tokens that becomes a
+/// tenth or less.
 pub fn moves(old: &Catalogue, new: &Catalogue) -> Vec<String> {
     let mut moves = Vec::new();
     for model in new.models() {
-        let Some(before) = old.model(&model.id).filter(|before| before.prices != model.prices) else {
+        let Some(before) = old.model(&model.id) else {
             continue;
         };
+        let fallen = bounds(before, model).into_iter();
+        let fallen = fallen.filter(|(_, from, to)| to < from && to.saturating_mul(FALLS_MAX) <= *from);
+        moves.extend(fallen.map(|bound| format!("{}: {}", model.id, bound_text(bound))));
+        if before.prices == model.prices {
+            continue;
+        }
         for (tier, prompt) in points(model) {
             let (from, to) = (before.prices.row(prompt, tier), model.prices.row(prompt, tier));
             for ((name, from), (_, to)) in own(from).into_iter().zip(own(to)) {
@@ -64,6 +74,32 @@ fn has_moved(from: Option<ListPrice>, to: Option<ListPrice>) -> bool {
     };
     let (from, to) = (from.units(), to.units());
     from != to && (to >= from.saturating_mul(MOVES_MAX) || to.saturating_mul(MOVES_MAX) <= from)
+}
+
+/// The bounds of a model's tokens: what a provider reports above them is not believed, and the operator's loss.
+fn bounds(before: &Model, model: &Model) -> [Bound; 2] {
+    [
+        ("context_length", before.context_length, model.context_length),
+        (
+            "max_completion_tokens",
+            before.max_completion_tokens,
+            model.max_completion_tokens,
+        ),
+    ]
+}
+
+/// A bound that falls below a tenth.
+fn shrank(before: &Model, model: &Model) -> Option<String> {
+    // Where a list does not say a maximum the context is taken for it: that it says one now is no slip.
+    let was_unsaid = before.max_completion_tokens == before.context_length;
+    let is_said_now = |name: &str, to: u64| name == "max_completion_tokens" && was_unsaid && to >= MAXIMUM_USUAL;
+    let mut bounds = bounds(before, model).into_iter();
+    let bound = bounds.find(|(name, from, to)| to.saturating_mul(FALLS_MAX) < *from && !is_said_now(*name, *to))?;
+    Some(bound_text(bound))
+}
+
+fn bound_text((name, from, to): Bound) -> String {
+    format!("its {name} goes from {from} to {to}")
 }
 
 /// A price of a token that nobody asks.
@@ -189,8 +225,15 @@ fn shown(price: Option<ListPrice>) -> String {
     price.map_or_else(|| "0".to_owned(), |price| price.to_string())
 }
 
+/// The name of a bound of tokens, what it was, and what it is.
+type Bound = (&'static str, u64, u64);
+
 /// How many times as much, or as little, a price may become.
 const MOVES_MAX: u128 = 10;
+/// How many times as little a bound of tokens may become.
+const FALLS_MAX: u64 = 10;
+/// The least that providers say the longest answer of a model has, in tokens.
+const MAXIMUM_USUAL: u64 = 1_000;
 const CACHE_READ: &str = "input_cache_read";
 const CALL: &str = "request";
 /// Kinds of tokens that are of the completion.

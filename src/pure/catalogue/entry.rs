@@ -46,8 +46,7 @@ pub(super) fn checked(raw: RawModel, markup: Markup) -> Result<Model, CatalogueE
         let (model, problem) = (raw.id.clone(), problem.to_owned());
         Err(CatalogueError::Model { model, problem })
     };
-    let (maker, rest) = raw.id.split_once('/').unwrap_or_default();
-    if maker.is_empty() || rest.is_empty() || !is_graphic(&raw.id) || maker == "purpose" {
+    if !is_model_id(&raw.id) {
         return fail("the id must have the form <provider>/<model> and no blanks");
     }
     if raw.aliases.len() > ALIASES_MAX {
@@ -126,6 +125,12 @@ pub(super) fn checked(raw: RawModel, markup: Markup) -> Result<Model, CatalogueE
             .tokens_per_second
             .or(raw.reasoning.then_some(TOKENS_PER_SECOND_USUAL)),
     })
+}
+
+/// Whether a text can be a model's id: `<provider>/<model>`.
+pub(in crate::pure) fn is_model_id(id: &str) -> bool {
+    let (maker, rest) = id.split_once('/').unwrap_or_default();
+    !maker.is_empty() && !rest.is_empty() && is_graphic(id) && maker != "purpose"
 }
 
 /// What an id or an alias may consist of: what needs no escape in JSON, nor in a path.

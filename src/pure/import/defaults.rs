@@ -1,12 +1,12 @@
 //! The default models of purposes that an import chose for a catalogue that had none. They stand between marks of their own, and each import
 //! chooses them again: one that is gone must not hold up the prices of all others. What stands outside the marks is the operator's.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use serde::Deserialize;
 
-use super::quoted;
 use super::rules::Rules;
+use super::text::{line_of_mark, quoted};
 use crate::pure::catalogue::Purpose;
 
 /// What of a catalogue decides its defaults.
@@ -39,19 +39,23 @@ pub(super) fn none_yet(provider: &str) -> String {
 }
 
 /// The catalogue with its defaults chosen again, where an import chose them: those that the rules name, else those that it has, else the first
-/// models that serve. `notes` gets those that are not what was meant.
+/// models that serve; one of `unseen` only where no other serves. `notes` gets those that are not what was meant.
 ///
 /// # Errors
 /// When the marks are no pair, or the text is no catalogue.
-pub(super) fn renewed(text: &str, rules: &Rules, notes: &mut Vec<String>) -> Result<String, String> {
+pub(super) fn renewed(
+    text: &str,
+    rules: &Rules,
+    unseen: &HashSet<String>,
+    notes: &mut Vec<String>,
+) -> Result<String, String> {
     let (begin, end) = marks(&rules.provider);
-    let (from, to) = match (text.find(&begin), text.find(&end)) {
+    let (from, to) = match (line_of_mark(text, &begin), line_of_mark(text, &end)) {
         (None, None) => return Ok(text.to_owned()),
         (Some(from), Some(to)) => (from, to),
         _ => return Err(NO_PAIR.to_owned()),
     };
-    let (inside, behind) = (from.saturating_add(begin.len()), to.saturating_add(end.len()));
-    let parts = (text.get(..from), text.get(inside..to), text.get(behind..));
+    let parts = (text.get(..from.start), text.get(from.end..to.start), text.get(to.end..));
     let (Some(before), Some(old), Some(after)) = parts else {
         return Err(NO_PAIR.to_owned());
     };
@@ -70,22 +74,26 @@ pub(super) fn renewed(text: &str, rules: &Rules, notes: &mut Vec<String>) -> Res
         if own.contains_key(name) {
             continue;
         }
-        let serves = |id: &str| models.iter().any(|model| model.id == id && model.serves(purpose));
+        let serving = models.iter().filter(|model| model.serves(purpose));
+        let serving: Vec<&String> = serving.map(|model| &model.id).collect();
         let meant: Vec<&String> = [rules.defaults.get(name), old.get(name)]
             .into_iter()
             .flatten()
             .collect();
-        let kept = meant.iter().copied().find(|id| serves(id));
-        let first = || models.iter().find(|model| model.serves(purpose)).map(|model| &model.id);
-        let default = kept.or_else(first);
-        if let Some(gone) = meant.first().copied().filter(|id| default != Some(*id)) {
+        let kept = meant.iter().filter(|id| serving.contains(*id));
+        let able: Vec<&String> = kept.chain(&serving).copied().collect();
+        let seen = able.iter().copied().find(|id| !unseen.contains(*id));
+        let default = seen.or_else(|| able.first().copied());
+        if let Some(other) = meant.first().copied().filter(|id| default != Some(*id)) {
+            let why = match serving.contains(&other) {
+                true => "is new and waits for the next import",
+                false => "is no longer sold for it",
+            };
             let now = match default {
                 Some(id) => format!("{id} takes its place"),
                 None => "no other model serves it".to_owned(),
             };
-            notes.push(format!(
-                "purposes.{name}: its default {gone} is no longer sold for it, and {now}"
-            ));
+            notes.push(format!("purposes.{name}: its default {other} {why}, and {now}"));
         }
         if let Some(id) = default {
             lines.push_str(&format!("  {name}: {}\n", quoted(id)));

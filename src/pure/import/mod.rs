@@ -7,6 +7,7 @@ mod defaults;
 mod list;
 mod prices;
 mod rules;
+mod text;
 
 use std::collections::{HashMap, HashSet};
 use std::fmt::Write;
@@ -18,7 +19,8 @@ use self::list::{List, Listed};
 use self::prices::{ListedPrices, Refusal};
 use self::rules::Subject;
 pub use self::rules::{Pattern, Rules};
-use super::catalogue::{Catalogue, Purpose};
+use self::text::{LIST_INDENT, line_of_mark, list_indent, marks, quoted, top_level};
+use super::catalogue::{Catalogue, Purpose, is_model_id};
 use super::ids::Tier;
 
 /// What a list gives.
@@ -30,6 +32,8 @@ pub struct Imported {
     pub skipped: Vec<Skipped>,
     /// What else an operator should know.
     pub notes: Vec<String>,
+    /// Those of the models that the catalogue had not, and that nobody has looked at.
+    unseen: HashSet<String>,
 }
 
 /// A model of the list that is not sold.
@@ -82,7 +86,11 @@ impl Imported {
             match taken(listed, rules).map_err(fail)? {
                 Ok(model) => models.push(model),
                 Err(reason) => skipped.push(Skipped {
-                    model: listed.id.clone(),
+                    model: match is_model_id(&listed.id) {
+                        true => listed.id.clone(),
+                        // It may have line ends, or what a terminal obeys.
+                        false => listed.id.escape_debug().to_string(),
+                    },
                     reason,
                 }),
             }
@@ -95,15 +103,16 @@ impl Imported {
             models,
             skipped,
             notes: Vec::new(),
+            unseen: HashSet::new(),
         })
     }
 
-    /// Leaves out models that `old` has not and that cost nothing: nobody has looked whether that is a mistake.
-    pub fn leave_out_new_free(&mut self, old: &Catalogue) {
-        self.leave_out(
-            "it is new and costs nothing: import it by hand if that is right",
-            |model| model.is_free && old.model(&model.id).is_none(),
-        );
+    /// Takes care of models that `old` has not, for nobody has looked whether they are a mistake: those that cost nothing are left out, and
+    /// of the others none becomes a purpose's default while another model can be it.
+    pub fn distrust_new(&mut self, old: &Catalogue) {
+        self.leave_out(NEW_AND_FREE, |model| model.is_free && old.model(&model.id).is_none());
+        let new = self.models.iter().filter(|model| old.model(&model.id).is_none());
+        self.unseen = new.map(|model| model.id.clone()).collect();
     }
 
     /// Puts the models into a catalogue's text, in the place of what was imported from the same provider before. Models that the text
@@ -121,7 +130,8 @@ impl Imported {
             _ => self.placed(text, rules)?,
         };
         self.note_searches();
-        defaults::renewed(&placed, rules, &mut self.notes).map_err(|problem| ImportError { line: 0, problem })
+        defaults::renewed(&placed, rules, &self.unseen, &mut self.notes)
+            .map_err(|problem| ImportError { line: 0, problem })
     }
 
     /// The text with the models in it, and the rest as it was.
@@ -131,7 +141,9 @@ impl Imported {
             problem: problem.to_owned(),
         };
         let (begin, end) = marks(&rules.provider);
-        let own = match (text.find(&begin), text.find(&end)) {
+        let found = (line_of_mark(text, &begin), line_of_mark(text, &end));
+        let is_first = found.0.is_none();
+        let own = match found {
             (None, None) => {
                 let at = top_level(text, "purposes:").ok_or_else(|| {
                     fail("the catalogue has no line `purposes:`; write `purposes: {}` at its end, where the list is to go")
@@ -141,10 +153,7 @@ impl Imported {
                 }
                 (text.get(..at), text.get(at..))
             }
-            (Some(from), Some(to)) if from < to => {
-                let after = to.saturating_add(end.len());
-                (text.get(..from), text.get(after..))
-            }
+            (Some(from), Some(to)) if from.start < to.start => (text.get(..from.start), text.get(to.end..)),
             _ => {
                 return Err(fail(
                     "the marks of the last import do not stand in the catalogue as a pair",
@@ -159,7 +168,7 @@ impl Imported {
             named.contains(&model.id)
         });
         let block = self.block(rules, list_indent(before));
-        if text.contains(&begin) {
+        if !is_first {
             return Ok(format!("{before}{block}{after}"));
         }
         let gap = if before.ends_with("\n\n") { "" } else { "\n" };
@@ -232,6 +241,11 @@ impl Imported {
 /// A model of the list as one of the catalogue, or the reason why it is not sold.
 fn taken(listed: &Listed, rules: &Rules) -> Result<Result<ImportedModel, String>, String> {
     let no = |reason: &str| Ok(Err(reason.to_owned()));
+    if !is_model_id(&listed.id) {
+        return no(
+            "its id has not the form <provider>/<model>, or has a blank, a letter beyond ASCII or one of \" \\ ? # %",
+        );
+    }
     if rules.skips(&listed.id) {
         return no("a rule leaves it out");
     }
@@ -310,16 +324,6 @@ fn shortened(text: &str, chars_max: usize) -> String {
     short
 }
 
-/// The marks around what was imported from a provider, each a whole line.
-fn marks(provider: &str) -> (String, String) {
-    (
-        format!(
-            "  # --- Imported from {provider} by `tollgate catalogue import`: what stands here is replaced by the next import. ---\n"
-        ),
-        format!("  # --- End of what was imported from {provider}. ---\n"),
-    )
-}
-
 /// The ids and aliases in the operator's own part of a catalogue.
 fn own_ids(text: &str) -> Result<HashSet<String>, String> {
     #[derive(Deserialize)]
@@ -338,40 +342,16 @@ fn own_ids(text: &str) -> Result<HashSet<String>, String> {
         .collect())
 }
 
-/// How far the entries of the list `models` are indented.
-fn list_indent(text: &str) -> usize {
-    let list = top_level(text, "models:")
-        .and_then(|at| text.get(at..))
-        .unwrap_or_default();
-    let mut entries = list.lines().skip(1).filter(|line| line.trim_start().starts_with("- "));
-    entries
-        .next()
-        .map_or(LIST_INDENT, |line| line.len().saturating_sub(line.trim_start().len()))
-}
-
-/// Where a line that begins with `key` stands.
-fn top_level(text: &str, key: &str) -> Option<usize> {
-    if text.starts_with(key) {
-        return Some(0);
-    }
-    text.find(&format!("\n{key}")).map(|at| at.saturating_add(1))
-}
-
 /// The line, from 1, on which a list names this id; the last of them for one that stands twice.
 fn line_of_id(json: &str, id: &str) -> usize {
-    let quoted = quoted(id);
+    let id = serde_json::Value::from(id).to_string();
     let lines = json.lines().enumerate();
-    let named = lines.filter(|(_, line)| line.contains("\"id\"") && line.contains(&quoted));
+    let named = lines.filter(|(_, line)| line.contains("\"id\"") && line.contains(&id));
     named.last().map_or(0, |(at, _)| at.saturating_add(1))
 }
 
-/// Of a list that has no entry yet.
-const LIST_INDENT: usize = 2;
-
-/// A JSON text is a YAML text too.
-fn quoted(text: &str) -> String {
-    serde_json::Value::from(text).to_string()
-}
+/// Why [`Imported::distrust_new`] leaves a model out.
+pub(crate) const NEW_AND_FREE: &str = "it is new and costs nothing: import it by hand if that is right";
 
 #[cfg(test)]
 mod tests;

@@ -70,10 +70,13 @@ fn a_log_without_its_file_begins_no_new_ledger() {
     let left = left_by_a_kill(&["ledger.db-wal"]);
     let path = left.path().join("ledger.db");
     assert!(refused(&left).contains("is missing or empty"));
+    assert!(!is_new(&path), "`check` says that one will be made where this is so");
     assert!(!path.exists());
     std::fs::write(&path, "").unwrap();
     assert!(refused(&left).contains("is missing or empty"));
     assert_eq!(std::fs::metadata(&path).unwrap().len(), 0);
+    std::fs::remove_file(left.path().join("ledger.db-wal")).unwrap();
+    assert!(is_new(&path));
 }
 
 #[test]

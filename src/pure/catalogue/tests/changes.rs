@@ -20,6 +20,8 @@ fn each_field_that_changed_is_told_with_both_values() {
         ("name: M", "name: N", "name M -> N"),
         ("provider: A", "provider: B", "provider A -> B"),
         ("name: M", "name: M\n    description: \"D\\nE\"", "description  -> D E"),
+        // What a terminal would obey.
+        ("name: M", "name: \"N\\u009bO\"", "name M -> N O"),
         ("tier: free", "tier: pro", "tier free -> pro"),
         ("context_length: 1000", "context_length: 7", "context_length 1000 -> 7"),
         ("tokens: 100", "tokens: 7", "max_completion_tokens 100 -> 7"),

@@ -1,6 +1,7 @@
 //! What an import that nobody looks at does not take over.
 
 use super::{parse, yaml};
+use crate::pure::catalogue::Catalogue;
 use crate::pure::catalogue::doubts::{PriceMax, between, moves};
 use crate::pure::money::{Markup, ProviderPrice};
 
@@ -52,6 +53,74 @@ fn each_price_that_becomes_ten_times_what_it_was_or_a_tenth_is_told() {
     );
     let free = moved(USUAL, "prompt: \"0.000001\", completion: \"0\"");
     assert_eq!(free, ["a/m: its completion price goes from 0.0000023 to 0"]);
+}
+
+/// The catalogue with these bounds of its first model.
+fn bounded(context: u64, max: u64) -> Catalogue {
+    let text = yaml(|text| {
+        let text = text.replacen("context_length: 1000", &format!("context_length: {context}"), 1);
+        text.replacen(
+            "max_completion_tokens: 100\n",
+            &format!("max_completion_tokens: {max}\n"),
+            1,
+        )
+    });
+    parse(&text).unwrap()
+}
+
+/// A list with 128 for 128000 made each longer prompt the operator's loss, as a price that falls to a tenth does.
+#[test]
+fn a_bound_of_tokens_that_falls_below_a_tenth_is_doubtful() {
+    for (from, to, doubt) in [
+        ((128_000, 1_000), (12_800, 100), None),
+        (
+            (128_000, 1_000),
+            (12_799, 1_000),
+            Some("a/m: its context_length goes from 128000 to 12799"),
+        ),
+        (
+            (128_000, 1_000),
+            (128_000, 99),
+            Some("a/m: its max_completion_tokens goes from 1000 to 99"),
+        ),
+        ((12_799, 99), (128_000, 1_000), None),
+        // The list says a maximum where it said none.
+        ((128_000, 128_000), (128_000, 4_096), None),
+        ((128_000, 128_000), (128_000, 1_000), None),
+        (
+            (128_000, 128_000),
+            (128_000, 999),
+            Some("a/m: its max_completion_tokens goes from 128000 to 999"),
+        ),
+        (
+            (128_000, 64_000),
+            (128_000, 4_096),
+            Some("a/m: its max_completion_tokens goes from 64000 to 4096"),
+        ),
+        (
+            (128_000, 128_000),
+            (12_000, 12_000),
+            Some("a/m: its context_length goes from 128000 to 12000"),
+        ),
+    ] {
+        let (old, new) = (bounded(from.0, from.1), bounded(to.0, to.1));
+        assert_eq!(between(&old, &new, max()).as_deref(), doubt, "{from:?} -> {to:?}");
+    }
+}
+
+#[test]
+fn each_bound_of_tokens_that_becomes_a_tenth_is_told() {
+    let of = |from: (u64, u64), to: (u64, u64)| moves(&bounded(from.0, from.1), &bounded(to.0, to.1));
+    assert_eq!(of((128_000, 1_000), (128_000, 1_000)), [""; 0]);
+    assert_eq!(of((128_000, 1_000), (12_801, 101)), [""; 0]);
+    assert_eq!(of((12_800, 100), (128_000, 1_000)), [""; 0]);
+    assert_eq!(
+        of((128_000, 1_000), (12_800, 100)),
+        [
+            "a/m: its context_length goes from 128000 to 12800",
+            "a/m: its max_completion_tokens goes from 1000 to 100",
+        ]
+    );
 }
 
 #[test]

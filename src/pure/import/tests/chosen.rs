@@ -91,6 +91,37 @@ fn marks_of_defaults_that_are_no_pair_are_refused() {
     }
 }
 
+/// One that a list had left out is compared with nothing when it comes back: at a thousandth of its price it became the default at once.
+#[test]
+fn a_new_model_is_no_default_while_another_can_be_it_when_nobody_looks() {
+    let unseen = |ids: &[&str], old: &str, rules: &Rules| {
+        let mut list = list(ids);
+        list.distrust_new(&catalogue(old));
+        (list.into_catalogue(old, rules).unwrap(), list.notes)
+    };
+    let first = list(&["p/m0", "p/m1"]).into_catalogue("", &rules()).unwrap();
+    let (second, notes) = unseen(&["p/new", "p/m1"], &first, &rules());
+    assert_eq!(default_of(&second, Purpose::Chat), "p/m1");
+    let told = "purposes.chat: its default p/m0 is no longer sold for it, and p/m1 takes its place";
+    assert!(notes.iter().any(|note| note == told), "{notes:?}");
+    let (alone, _) = unseen(&["p/new"], &first, &rules());
+    assert_eq!(default_of(&alone, Purpose::Chat), "p/new", "no other serves it");
+
+    let yaml = include_str!("../../../../conf/import.yaml");
+    let named = Rules::parse(&yaml.replace("defaults: {}", "defaults: { chat: p/m1 }")).unwrap();
+    let without = list(&["p/m0"]).into_catalogue("", &named).unwrap();
+    let (back, notes) = unseen(&["p/m0", "p/m1"], &without, &named);
+    assert_eq!(default_of(&back, Purpose::Chat), "p/m0");
+    let told = "purposes.chat: its default p/m1 is new and waits for the next import, and p/m0 takes its place";
+    assert_eq!(notes, [told]);
+    let (next, notes) = unseen(&["p/m0", "p/m1"], &back, &named);
+    assert_eq!(
+        (default_of(&next, Purpose::Chat).as_str(), notes.len()),
+        ("p/m1", 0),
+        "it is known by then"
+    );
+}
+
 #[test]
 fn a_new_model_that_costs_nothing_is_left_out_when_nobody_looks() {
     let old = imported(&openrouter_list(20, 0)).into_catalogue("", &rules()).unwrap();
@@ -98,7 +129,7 @@ fn a_new_model_that_costs_nothing_is_left_out_when_nobody_looks() {
     let free = [openrouter_id(5), openrouter_id(27)];
     let mut new = imported(&openrouter_list(40, 0));
     let before = new.models.len();
-    new.leave_out_new_free(&old);
+    new.distrust_new(&old);
     assert_eq!(
         new.models.len(),
         before - 1,

@@ -1,0 +1,88 @@
+//! Keys that have no value where they need one: YAML's null is read as a text, and an empty path is a folder that nobody named.
+
+/// Refuses a text that is empty or YAML's null; `form` says what it must be.
+pub(super) fn check(key: &str, text: &str, form: &str) -> Result<(), String> {
+    match text {
+        "" | "~" | "null" | "Null" | "NULL" => Err(format!("{key}: it has no value: it must be {form}")),
+        _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use crate::config::{AccessLog, Config, mistakes};
+
+    fn parse(text: &str) -> Result<Config, String> {
+        Config::parse(Path::new("t.yaml"), text, &|_| None).map_err(|error| error.to_string())
+    }
+
+    /// `data_dir:` made a new ledger in the folder that the gateway was started in, and each paid call was a 503.
+    #[test]
+    fn a_key_without_a_value_is_a_mistake_with_its_name() {
+        for value in ["", "null", "~", "\"\""] {
+            for (text, key) in [
+                (format!("data_dir: {value}"), "data_dir"),
+                (format!("catalogue: {value}"), "catalogue"),
+                (format!("currency: {value}"), "currency"),
+                (format!("key_prefix: {value}"), "key_prefix"),
+                (format!("tls:\n  key: k\n  cert: {value}"), "tls.cert"),
+                (format!("tls:\n  cert: c\n  key: {value}"), "tls.key"),
+                (
+                    format!("operator_listen: 127.0.0.1:1\noperator_tls:\n  cert: c\n  key: {value}"),
+                    "operator_tls.key",
+                ),
+            ] {
+                let error = parse(&text).expect_err(&text);
+                let line = text.lines().count();
+                let says = format!("t.yaml:{line}: {key}: it has no value: it must be ");
+                assert!(error.starts_with(&says), "{text}: {error}");
+                let all = mistakes::of_config(Path::new("t.yaml"), &text, &|_| None);
+                assert_eq!(all.len(), 1, "{text}: {all:?}");
+            }
+        }
+        let provider = "providers:\n  p:\n    base_url: http://p\n    ca_file: \"\"\n";
+        let error = parse(provider).unwrap_err();
+        assert!(error.contains("providers.p: ca_file: it has no value"), "{error}");
+        let refresh = "providers: { p: { base_url: \"http://p\" } }\ncatalogue_refresh: { provider: p, every_minutes: 1, rules: \"\" }\n";
+        let error = parse(refresh).unwrap_err();
+        assert!(
+            error.starts_with("t.yaml:2: catalogue_refresh.rules: it has no value"),
+            "{error}"
+        );
+    }
+
+    /// Some editors write one: "more than one document is not supported".
+    #[test]
+    fn a_mark_of_the_encoding_in_front_is_no_mistake() {
+        let text = "\u{feff}threads: 3\ncurrency: EUR\nlissen: x\n";
+        let error = parse(text).unwrap_err();
+        assert!(error.starts_with("t.yaml:3: unknown key lissen"), "{error}");
+        let all = mistakes::of_config(Path::new("t.yaml"), text, &|_| None);
+        assert_eq!(all.len(), 1, "{all:?}");
+        let config =
+            parse("\u{feff}threads: 3\ncurrency: EUR\nproviders: { p: { base_url: \"http://p\" } }\n").unwrap();
+        assert_eq!(config.threads, 3);
+        let catalogue = "\u{feff}models:\n  - { id: a/m, name: M, provider: A, context_length: 9, max_completion_tokens: 9, modality: text->text, \
+                         pricing: { prompt: \"0\", completion: \"0\" }, tier: free, targets: [ { provider: p, model: m } ] }\npurposes: {}\n";
+        assert_eq!(config.catalogue_of(catalogue).unwrap().models().len(), 1);
+    }
+
+    #[test]
+    fn a_word_for_no_access_log_makes_no_file_of_that_name() {
+        for word in [
+            "false", "False", "no", "null", "~", "none", "Off", "STDOUT", "stderr", "true",
+        ] {
+            let error = parse(&format!("access_log: {word}")).expect_err(word);
+            let says = "t.yaml:1: access_log: it must be stdout, off, or a file's path; ";
+            assert!(
+                error.starts_with(says) && error.ends_with(&format!("write ./{word}")),
+                "{error}"
+            );
+        }
+        let log = |text: &str| parse(text).unwrap().access_log;
+        assert_eq!(log("access_log: off"), AccessLog::Off);
+        assert_eq!(log("access_log: ./false"), AccessLog::File("./false".into()));
+    }
+}
