@@ -99,9 +99,15 @@ impl Reports {
         })
     }
 
-    /// The prompt side, when a report named it.
+    /// Whether the reports say that both sides are 0, and name no cost. That is true of no answer that has text.
+    pub fn is_nothing(&self) -> bool {
+        (self.prompt, self.completion) == (Some(0), Some(0)) && self.cost.is_none_or(|cost| cost.is_zero())
+    }
+
+    /// The prompt side, when a report named it. One of 0 beside a completion of 0 is none: where the completion has to be counted, the
+    /// prompt has to be too.
     pub fn prompt(&self) -> Option<PromptTokens> {
-        self.prompt.map(PromptTokens)
+        self.prompt.filter(|_| !self.is_nothing()).map(PromptTokens)
     }
 
     /// The completion side, when a report named it.
@@ -112,7 +118,7 @@ impl Reports {
     /// Both sides, when reports named both.
     pub fn usage(&self) -> Option<Usage> {
         Some(Usage {
-            prompt: self.prompt()?,
+            prompt: PromptTokens(self.prompt?),
             completion: self.completion()?,
         })
     }

@@ -235,7 +235,7 @@ async fn a_report_that_cannot_be_is_not_believed() {
 }
 
 #[tokio::test]
-async fn the_highest_report_stands_and_an_explicit_zero_is_one() {
+async fn the_highest_report_stands_and_a_completion_of_zero_is_one() {
     let upstream = Upstream::of([
         Reply::stream()
             .role()
@@ -244,6 +244,7 @@ async fn the_highest_report_stands_and_an_explicit_zero_is_one() {
             .usage(9, 5)
             .usage(9, 4)
             .done(),
+        Reply::stream().role().text("Hello").usage(9, 0).done(),
         Reply::stream().role().text("Hello").usage(0, 0).done(),
     ])
     .await;
@@ -251,7 +252,10 @@ async fn the_highest_report_stands_and_an_explicit_zero_is_one() {
     open(&gateway.http1).await.rest().await;
     assert_eq!(gateway.spent().await, cost(SMALL, 9, 5));
     open(&gateway.http1).await.rest().await;
-    assert_eq!(gateway.spent().await, cost(SMALL, 9, 5));
+    assert_eq!(gateway.spent().await, cost(SMALL, 18, 5));
+    // That there was nothing at all is not true of an answer with text, so all of it is counted.
+    open(&gateway.http1).await.rest().await;
+    assert_eq!(gateway.spent().await, cost(SMALL, 18 + PROMPT, 6));
 }
 
 #[tokio::test]

@@ -60,12 +60,14 @@ pub(in crate::gateway) fn keep_within(ctx: &mut Ctx, body: &mut Option<Bytes>) {
     let end = match (admission.hold.uncovered(), meter.passing(&admission.permit.model().id)) {
         (Some(why), _) => EarlyEnd::from(why),
         (None, Passing::Within) => return,
+        // What has come to its end is not ended once more: its report would be lost.
+        (None, Passing::BeyondClient) if meter.is_at_finish() => return,
         (None, Passing::BeyondClient) => EarlyEnd::Maximum,
         // More could not be billed: what it costs was told.
         (None, Passing::BeyondHold) if meter.has_told() => return,
         (None, Passing::BeyondHold) => match raise(meter, admission, extension) {
-            Some(end) => end,
-            None => return,
+            Some(end) if !meter.is_at_finish() => end,
+            Some(_) | None => return,
         },
     };
     let target = attempt.as_ref().map(|attempt| &attempt.candidate);

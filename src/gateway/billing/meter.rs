@@ -7,7 +7,7 @@ use super::metered::{Metered, read};
 use crate::pure::bill::Tariff;
 use crate::pure::charge::{Ceiling, Passing};
 use crate::pure::error::{ApiError, STREAM_FAILED, STREAM_WITHOUT_LEDGER, StreamError};
-use crate::pure::request_body::{RequestBody, ResponseMode};
+use crate::pure::request_body::{Endpoint, RequestBody, ResponseMode};
 use crate::pure::tap::{Forward, Framing, Said, StreamTap, TapOptions, WholeCost, WholeTap};
 use crate::pure::tokens::Encoding;
 use crate::pure::usage::{CompletionFrom, CompletionTokens, PromptTokens};
@@ -38,6 +38,8 @@ enum Tap {
 struct Whole {
     tap: WholeTap,
     cost: WholeCost,
+    /// It is one of vectors, not of choices.
+    is_vectors: bool,
     /// It was not gathered to its end, or has ended as an answer: what came of it is passed on.
     passes: bool,
 }
@@ -83,6 +85,7 @@ impl Meter {
             ResponseMode::Whole => Tap::Whole(Box::new(Whole {
                 tap: WholeTap::within(encoding, completion_max, completion_from),
                 cost: WholeCost::default(),
+                is_vectors: body.endpoint() == Endpoint::Embeddings,
                 passes: false,
             })),
         };
@@ -182,6 +185,11 @@ impl Meter {
             Tap::Stream(tap) => self.ceiling.passing(tap.delivered_text(), Ceiling::is_known(model_id)),
             Tap::Whole(_) => Passing::Within,
         }
+    }
+
+    /// Whether a stream has come to the end of its answer, so that only its report and its last event may follow.
+    pub(in crate::gateway) fn is_at_finish(&self) -> bool {
+        matches!(&self.tap, Tap::Stream(tap) if tap.is_at_finish())
     }
 
     /// The client was told what the answer costs, for good.
@@ -334,7 +342,11 @@ impl Whole {
         if self.tap.is_cut() {
             return Passed::Cut;
         }
-        let is_answer = self.tap.complete() && self.tap.is_object() && !self.tap.is_error();
+        let has_content = match self.is_vectors {
+            true => self.tap.has_vectors(),
+            false => self.tap.has_choices(),
+        };
+        let is_answer = self.tap.complete() && self.tap.is_object() && !self.tap.is_error() && has_content;
         if !self.passes && !is_answer {
             let code = self.tap.error_code();
             return Passed::NoAnswer { code };

@@ -6,7 +6,7 @@ use rust_decimal::Decimal;
 
 use super::response_metadata::{Finishes, Said};
 use super::schema::{Node, Role};
-use super::text::TokenCounter;
+use super::text::{Place, TokenCounter};
 use crate::pure::bill::{Tariff, Used};
 use crate::pure::tokens::Encoding;
 use crate::pure::usage::{CompletionFrom, Figure, Report, Reports, Usage};
@@ -19,8 +19,10 @@ pub(super) struct Reading {
     pub(super) reports: Reports,
     pub(super) identity: Identity,
     finishes: Finishes,
-    /// The choice at hand, by its index, and whether it has a finish reason.
-    choice: (u64, bool),
+    choice: ChoiceAtHand,
+    /// The choices that had a `delta`: in all, and before the document at hand.
+    deltas: ChoiceSet,
+    earlier_deltas: ChoiceSet,
     /// The choices that end in the document at hand.
     pub(super) ended: ChoiceSet,
     pub(super) seen: Seen,
@@ -28,6 +30,15 @@ pub(super) struct Reading {
     /// The tier by which the provider served the call, as it says.
     pub(super) served_tier: Option<Box<str>>,
     report: Report,
+}
+
+/// What the choice at hand was seen to hold.
+#[derive(Clone, Copy, Debug, Default)]
+struct ChoiceAtHand {
+    /// None where it has said none yet.
+    index: Option<u64>,
+    has_finish: bool,
+    has_delta: bool,
 }
 
 /// What an answer's chunks say of themselves.
@@ -48,6 +59,12 @@ pub(super) struct Seen {
     /// A finish reason that is not null.
     pub(super) finish: bool,
     pub(super) choices: Choices,
+    /// A `message` in one of them.
+    pub(super) message: bool,
+    /// An array of vectors, as embeddings are.
+    pub(super) vectors: bool,
+    /// Text in a place where no choice has it.
+    pub(super) response: bool,
     /// A usage object.
     pub(super) usage: bool,
     /// A report of the completion that is believed.
@@ -101,6 +118,11 @@ impl ChoiceSet {
         }
     }
 
+    /// Whether the choice of this index is among them.
+    fn contains(self, index: u64) -> bool {
+        index < ChoiceSet::CHOICES_MAX && self.0 >> index & 1 == 1
+    }
+
     /// With those.
     pub(super) fn add(&mut self, others: ChoiceSet) {
         self.0 |= others.0;
@@ -119,7 +141,9 @@ impl Reading {
             reports: Reports::within(completion_max).naming(completion_from),
             identity: Identity::default(),
             finishes: Finishes::default(),
-            choice: (0, false),
+            choice: ChoiceAtHand::default(),
+            deltas: ChoiceSet::default(),
+            earlier_deltas: ChoiceSet::default(),
             ended: ChoiceSet::default(),
             seen: Seen::default(),
             spans: Spans::default(),
@@ -133,16 +157,25 @@ impl Reading {
         if self.seen.finish {
             self.ended = ChoiceSet::default();
         }
+        self.earlier_deltas = self.deltas;
         self.seen = Seen::default();
         self.spans = Spans::default();
         self.report = Report::default();
     }
 
-    /// A container begins.
-    pub(super) fn open(&mut self, role: Role, node: Node) {
+    /// A container begins; what it is read as.
+    pub(super) fn open(&mut self, role: Role, node: Node) -> Node {
         match role {
             Role::Choices if node == Node::Choices => self.seen.choices = Choices::Empty,
-            Role::Choice => self.choice = (0, false),
+            Role::Choice => self.choice = ChoiceAtHand::default(),
+            Role::Delta if node == Node::Message => {
+                self.choice.has_delta = true;
+                self.counter.enter(Place::Delta);
+            }
+            Role::Message if node == Node::Message => return self.open_message(),
+            Role::Data => self.seen.vectors |= node == Node::Vectors,
+            // It may be anything, so it may be text.
+            Role::Response => self.seen.response = true,
             Role::Error => self.seen.error = true,
             Role::Usage => {
                 self.seen.usage |= node == Node::Usage;
@@ -150,6 +183,22 @@ impl Reading {
             }
             _ => self.figure(role, Figure::Unbelievable),
         }
+        node
+    }
+
+    /// The `message` of a choice begins. In an event after one with a `delta` of that choice it repeats what the deltas said (Perplexity's
+    /// repeats all words so far, MiniMax' last one the whole answer), so it is not read. One that says its index later is taken for any.
+    fn open_message(&mut self) -> Node {
+        self.seen.message = true;
+        let is_repeated = match self.choice.index {
+            Some(index) => self.earlier_deltas.contains(index),
+            None => self.earlier_deltas != ChoiceSet::default(),
+        };
+        if is_repeated {
+            return Node::Other;
+        }
+        self.counter.enter(Place::Message);
+        Node::Message
     }
 
     /// A container ended.
@@ -161,8 +210,14 @@ impl Reading {
             }
             Node::Choice => {
                 self.counter.end_choice();
-                if let (index, true) = self.choice {
+                let choice = self.choice;
+                // One that says none is the first.
+                let index = choice.index.unwrap_or(0);
+                if choice.has_finish {
                     self.ended.insert(index);
+                }
+                if choice.has_delta {
+                    self.deltas.insert(index);
                 }
             }
             _ => {}
@@ -189,6 +244,7 @@ impl Reading {
             Role::IsByok => self.report.is_byok = text_or_empty == b"true",
             Role::UpstreamCost => self.report.upstream_cost = provider_cost(text_or_empty),
             Role::ServiceTier => self.serve(text_or_empty),
+            Role::Response => self.seen.response |= text != Some(b""),
             _ => self.figure(role, Figure::Unbelievable),
         }
     }
@@ -201,7 +257,7 @@ impl Reading {
             }
             Role::FinishReason => self.finish(text, b"null"),
             // One that is no number counts as one that is left out, which is the first choice's.
-            Role::ChoiceIndex => self.choice.0 = index(text).unwrap_or(0),
+            Role::ChoiceIndex => self.choice.index = Some(index(text).unwrap_or(0)),
             Role::Error => self.seen.error |= !matches!(text, b"null" | b"false" | b"0"),
             Role::ErrorCode => self.seen.error_code = code(text),
             Role::Cost => self.report.cost = provider_cost(text),
@@ -251,7 +307,7 @@ impl Reading {
     fn finish(&mut self, reason: &[u8], none: &[u8]) {
         if reason != none {
             self.seen.finish = true;
-            self.choice.1 = true;
+            self.choice.has_finish = true;
             self.finishes.note(reason);
         }
     }
@@ -275,7 +331,8 @@ impl Reading {
             Role::CompletionDetail => self.report.completion_detail = self.report.completion_detail.larger(figure),
             // Some providers say it twice, under both names.
             Role::CacheReadTokens => self.report.cache_read = self.report.cache_read.larger(figure),
-            Role::CacheWriteTokens => self.report.cache_write = figure,
+            Role::CachedTokens => self.report.cached = figure,
+            Role::CacheWriteTokens => self.report.cache_write = self.report.cache_write.larger(figure),
             Role::AudioTokens => self.report.audio = figure,
             Role::ImageTokens => self.report.image = figure,
             Role::ReasoningTokens => self.report.reasoning = figure,

@@ -204,7 +204,7 @@ impl Scanner {
         if self.depth >= DEPTH_MAX {
             return State::Broken;
         }
-        reading.open(self.role, node);
+        let node = reading.open(self.role, node);
         let within_known = usize::try_from(self.depth).is_ok_and(|depth| depth == self.known);
         if let (true, Some(slot)) = (within_known && node != Node::Other, self.nodes.get_mut(self.known)) {
             *slot = node;

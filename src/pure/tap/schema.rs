@@ -16,6 +16,8 @@ pub(super) enum Node {
     Choice,
     /// `delta` of a streamed choice, `message` of a whole one.
     Message,
+    /// The vectors of embeddings, which are not looked into.
+    Vectors,
     ToolCalls,
     ToolCall,
     Function,
@@ -29,6 +31,8 @@ pub(super) enum Node {
     CompletionDetails,
     /// How long Anthropic keeps what it wrote to its cache.
     CacheCreation,
+    /// What the provider says that the call cost, in parts.
+    Cost,
     /// What the call cost the operator elsewhere.
     CostDetails,
     /// Groq's own object, with a usage report inside.
@@ -54,7 +58,12 @@ pub(super) enum Role {
     Choice,
     ChoiceIndex,
     FinishReason,
+    Delta,
     Message,
+    /// The vectors of embeddings.
+    Data,
+    /// Text in a place of Cloudflare's own: no usage chunk has any.
+    Response,
     ToolCalls,
     ToolCall,
     Function,
@@ -72,6 +81,8 @@ pub(super) enum Role {
     CompletionDetail,
     /// Details that may have one.
     CacheReadTokens,
+    /// The first of them beside the sides and not among their details.
+    CachedTokens,
     CacheWriteTokens,
     AudioTokens,
     ImageTokens,
@@ -115,14 +126,18 @@ impl Node {
                 b"obfuscation" => Role::Padding,
                 b"x_groq" => Role::Groq,
                 b"service_tier" => Role::ServiceTier,
+                b"data" => Role::Data,
+                b"response" => Role::Response,
                 _ => Role::Skip,
             },
             Node::Choice => match key {
-                b"delta" | b"message" => Role::Message,
+                b"delta" => Role::Delta,
+                b"message" => Role::Message,
                 b"finish_reason" => Role::FinishReason,
                 b"index" => Role::ChoiceIndex,
-                b"text" => Role::Text(Kind::Content),
+                b"text" => Role::Text(Kind::ChoiceText),
                 b"usage" => Role::Usage,
+                b"error" => Role::Error,
                 _ => Role::Skip,
             },
             Node::Message => match key {
@@ -155,6 +170,7 @@ impl Node {
                 b"prompt_tokens_details" => Role::PromptDetails,
                 b"completion_tokens_details" => Role::CompletionDetails,
                 b"prompt_cache_hit_tokens" => Role::CacheReadTokens,
+                b"cached_tokens" => Role::CachedTokens,
                 b"input_tokens" => Role::InputTokens,
                 b"output_tokens" => Role::OutputTokens,
                 b"cache_read_input_tokens" => Role::ReadBucket,
@@ -173,7 +189,10 @@ impl Node {
             },
             Node::PromptDetails => match key {
                 b"cached_tokens" => Role::CacheReadTokens,
-                b"cache_write_tokens" => Role::CacheWriteTokens,
+                b"cache_write_tokens" | b"cache_creation_input_tokens" | b"cache_creation_tokens" => {
+                    Role::CacheWriteTokens
+                }
+                b"cache_creation" => Role::CacheCreation,
                 b"audio_tokens" => Role::AudioTokens,
                 b"image_tokens" => Role::ImageTokens,
                 _ => Role::Skip,
@@ -185,11 +204,14 @@ impl Node {
                 b"accepted_prediction_tokens" | b"rejected_prediction_tokens" => Role::CompletionDetail,
                 _ => Role::Skip,
             },
+            Node::Cost if key == b"total_cost" => Role::Cost,
             Node::CostDetails if key == b"upstream_inference_cost" => Role::UpstreamCost,
             Node::Groq if key == b"usage" => Role::Usage,
             Node::Error if key == b"code" => Role::ErrorCode,
-            Node::Audio | Node::CostDetails | Node::Groq | Node::Error => Role::Skip,
-            Node::Wrapper | Node::Choices | Node::ToolCalls | Node::Parts(_) | Node::Other => Role::Skip,
+            Node::Audio | Node::Cost | Node::CostDetails | Node::Groq | Node::Error => Role::Skip,
+            Node::Wrapper | Node::Choices | Node::Vectors | Node::ToolCalls | Node::Parts(_) | Node::Other => {
+                Role::Skip
+            }
         }
     }
 
@@ -211,7 +233,7 @@ impl Role {
         match self {
             Role::Root => Node::Answer,
             Role::Choice => Node::Choice,
-            Role::Message => Node::Message,
+            Role::Delta | Role::Message => Node::Message,
             Role::ToolCall => Node::ToolCall,
             Role::Function => Node::Function,
             Role::Part(kind) | Role::Text(kind) => Node::Part(kind),
@@ -220,6 +242,7 @@ impl Role {
             Role::PromptDetails => Node::PromptDetails,
             Role::CompletionDetails => Node::CompletionDetails,
             Role::CacheCreation => Node::CacheCreation,
+            Role::Cost => Node::Cost,
             Role::CostDetails => Node::CostDetails,
             Role::Groq => Node::Groq,
             Role::Error => Node::Error,
@@ -232,6 +255,7 @@ impl Role {
         match self {
             Role::Root => Node::Wrapper,
             Role::Choices => Node::Choices,
+            Role::Data => Node::Vectors,
             Role::ToolCalls => Node::ToolCalls,
             Role::Text(kind) | Role::Part(kind) => Node::Parts(kind),
             _ => Node::Other,
@@ -256,11 +280,13 @@ impl Role {
                 | Role::Model
                 | Role::ChoiceIndex
                 | Role::FinishReason
+                | Role::Response
                 | Role::PromptTokens
                 | Role::CompletionTokens
                 | Role::TotalTokens
                 | Role::CompletionDetail
                 | Role::CacheReadTokens
+                | Role::CachedTokens
                 | Role::CacheWriteTokens
                 | Role::AudioTokens
                 | Role::ImageTokens

@@ -28,7 +28,7 @@ pub use options::{HOLD_BYTES_MAX, TapOptions};
 /// Reads a stream as it passes, and decides what passes.
 ///
 /// Every byte passes unchanged and in order, but for:
-/// 1. the usage chunk (an event whose `choices` is empty, with a usage object), when [`TapOptions::drop_usage_chunk`];
+/// 1. the usage chunk (an event without choices and text, with a usage object), when [`TapOptions::drop_usage_chunk`];
 /// 2. an error event of the upstream: ours takes its place, `[DONE]` follows, and nothing after it passes;
 /// 3. the end: an open event is closed, and `[DONE]` added when the upstream sent none;
 /// 4. with a tariff: the usage in an event, which tells the cost where it is the last, and none of the provider's own.
@@ -61,6 +61,8 @@ pub struct StreamTap {
     has_finish: bool,
     /// All choices have that were asked for.
     finished: bool,
+    /// Tokens that had been delivered when they first had.
+    finished_at: Option<u64>,
     /// Which have.
     ended: ChoiceSet,
     /// The upstream's error event, with its code.
@@ -112,6 +114,7 @@ impl StreamTap {
             done: false,
             has_finish: false,
             finished: false,
+            finished_at: None,
             ended: ChoiceSet::default(),
             error: None,
             closed: false,
@@ -312,6 +315,9 @@ impl StreamTap {
         self.has_finish = true;
         self.ended.add(self.reading.ended);
         self.finished |= self.options.choices <= 1 || self.ended.has(self.options.choices);
+        if self.finished && self.finished_at.is_none() {
+            self.finished_at = Some(self.reading.counter.committed());
+        }
     }
 
     /// The text of the event at hand, which is counted, is among what its report says.
@@ -329,7 +335,8 @@ impl StreamTap {
 
     fn is_usage_chunk(&self) -> bool {
         let seen = self.reading.seen;
-        let is_one = seen.usage && seen.choices == Choices::Empty && self.scanner.is_complete();
+        let has_text = seen.choices == Choices::Some || seen.response;
+        let is_one = seen.usage && !has_text && self.scanner.is_complete();
         self.options.drop_usage_chunk && is_one && !self.settled
     }
 

@@ -12,9 +12,21 @@ use crate::pure::tokens::{self, Encoding};
 pub(super) enum Kind {
     /// Content, refusal, tool calls: everything that is written once.
     Content,
+    /// `text` of a choice. Some providers send the same words in its `delta` too: the longer of the two counts.
+    ChoiceText,
     Reasoning,
     ReasoningContent,
     ReasoningDetails,
+}
+
+/// Where in a choice a text stands. Some providers send the same words in both places: the one that has more counts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Place {
+    /// In its `delta`, or in the choice itself.
+    #[default]
+    Delta,
+    /// In its `message`.
+    Message,
 }
 
 /// The counter of one answer.
@@ -28,6 +40,8 @@ pub(super) struct TokenCounter {
     open: usize,
     /// The kind of that text.
     open_kind: Kind,
+    /// Where the text that comes next stands.
+    place: Place,
     /// What is counted of the choice at hand, but not committed.
     choice: Choice,
     committed: u64,
@@ -40,20 +54,33 @@ pub(super) struct TokenCounter {
 /// One end in the waiting text.
 #[derive(Clone, Copy, Debug)]
 enum Mark {
-    /// A text of a kind ends at this place.
+    /// A text of a kind ends at this offset.
     Text(Kind, usize),
+    /// What follows in the choice stands there.
+    Place(Place),
     /// A choice ends.
     Choice,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Choice {
+    delta: Written,
+    message: Written,
+    /// Of [`Kind::ChoiceText`].
+    text: u64,
+    /// Where the texts that follow stand.
+    place: Place,
+    /// Choices that ended before this one.
+    ended: u64,
+}
+
+/// Tokens in one place of a choice.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Written {
     content: u64,
     reasoning: u64,
     reasoning_content: u64,
     reasoning_details: u64,
-    /// Choices that ended before this one.
-    ended: u64,
 }
 
 /// Text beyond this is counted at once instead of waiting.
@@ -69,10 +96,19 @@ impl TokenCounter {
             marks: Vec::new(),
             open: 0,
             open_kind: Kind::Content,
+            place: Place::default(),
             choice: Choice::default(),
             committed: 0,
             bytes: 0,
             bytes_open: 0,
+        }
+    }
+
+    /// The texts that follow stand in this place of the choice at hand.
+    pub(super) fn enter(&mut self, place: Place) {
+        if self.place != place {
+            self.place = place;
+            self.mark(Mark::Place(place));
         }
     }
 
@@ -109,6 +145,7 @@ impl TokenCounter {
         if !matches!(self.marks.last(), Some(Mark::Choice)) {
             self.mark(Mark::Choice);
         }
+        self.place = Place::default();
     }
 
     /// What waits was delivered: it is counted.
@@ -178,6 +215,7 @@ impl TokenCounter {
         for mark in self.marks.drain(..) {
             match mark {
                 Mark::Choice => self.choice.end(),
+                Mark::Place(place) => self.choice.place = place,
                 Mark::Text(kind, end) => {
                     let text = self.waiting.get(start..end).unwrap_or_default();
                     self.choice.add(kind, tokens::count_bytes(text, self.encoding));
@@ -191,27 +229,43 @@ impl TokenCounter {
         self.marks.clear();
         self.waiting.clear();
         self.open = 0;
+        self.place = Place::default();
     }
 }
 
 impl Choice {
     fn add(&mut self, kind: Kind, tokens: u64) {
+        let written = match self.place {
+            Place::Delta => &mut self.delta,
+            Place::Message => &mut self.message,
+        };
         let sum = match kind {
-            Kind::Content => &mut self.content,
-            Kind::Reasoning => &mut self.reasoning,
-            Kind::ReasoningContent => &mut self.reasoning_content,
-            Kind::ReasoningDetails => &mut self.reasoning_details,
+            Kind::Content => &mut written.content,
+            Kind::ChoiceText => &mut self.text,
+            Kind::Reasoning => &mut written.reasoning,
+            Kind::ReasoningContent => &mut written.reasoning_content,
+            Kind::ReasoningDetails => &mut written.reasoning_details,
         };
         *sum = sum.saturating_add(tokens);
     }
 
     fn end(&mut self) {
-        let reasoning = self.reasoning.max(self.reasoning_content).max(self.reasoning_details);
-        let ended = self.ended.saturating_add(self.content).saturating_add(reasoning);
+        let delta = Written {
+            content: self.delta.content.max(self.text),
+            ..self.delta
+        };
+        let tokens = delta.tokens().max(self.message.tokens());
         *self = Choice {
-            ended,
+            ended: self.ended.saturating_add(tokens),
             ..Choice::default()
         };
+    }
+}
+
+impl Written {
+    fn tokens(&self) -> u64 {
+        let reasoning = self.reasoning.max(self.reasoning_content).max(self.reasoning_details);
+        self.content.saturating_add(reasoning)
     }
 }
 

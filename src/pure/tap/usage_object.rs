@@ -134,7 +134,7 @@ pub(super) fn retold(
         out.push(b',');
     } else {
         let mut members: BTreeMap<String, Box<RawValue>> = serde_json::from_slice(usage).ok()?;
-        members.retain(|name, _| !matches!(name.as_str(), "cost" | "cost_details"));
+        members.retain(|name, _| !OWN_COSTS.contains(&name.as_str()));
         if let Some(told) = told.filter(|told| !told.is_as(sides)) {
             for (name, tokens) in told.tokens() {
                 members.insert(name.to_owned(), RawValue::from_string(tokens.to_string()).ok()?);
@@ -154,7 +154,9 @@ pub(super) fn retold(
     Some(out)
 }
 
-/// The name of a cost of the provider's own, as it begins.
+/// The names of a provider's own cost; the last is xAI's.
+const OWN_COSTS: [&str; 3] = ["cost", "cost_details", "cost_in_usd_ticks"];
+/// How each of them begins.
 static OWN_COST: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new(b"\"cost"));
 /// What a cost with its details commonly takes.
 const COST_BYTES: usize = 192;

@@ -46,12 +46,14 @@ impl WholeTap {
     }
 
     /// What the provider reported, for both sides. The completion side of an answer without choices is 0 unless it
-    /// says otherwise.
+    /// says otherwise. None where the report says that there was nothing, and the answer has text.
     pub fn reported(&self) -> Option<Usage> {
-        match self.reading.seen.choices {
+        let usage = match self.reading.seen.choices {
             Choices::Absent if !self.reading.seen.error => self.reading.reports.usage_without_completion(),
             Choices::Absent | Choices::Empty | Choices::Some => self.reading.reports.usage(),
-        }
+        };
+        let has_text = self.reading.spans.texts > 0 || self.delivered().0 > 0;
+        usage.filter(|_| !(has_text && self.reading.reports.is_nothing()))
     }
 
     /// Whether a report gave a completion that this answer cannot have.
@@ -93,6 +95,16 @@ impl WholeTap {
     /// There are choices and no error: whatever follows, this is an answer. (Never true of embeddings.)
     pub fn is_answer(&self) -> bool {
         self.reading.seen.choices == Choices::Some && !self.reading.seen.error
+    }
+
+    /// It has an array of choices, as every chat completion has, whatever is in it.
+    pub fn has_choices(&self) -> bool {
+        self.reading.seen.choices != Choices::Absent
+    }
+
+    /// It has an array of vectors, as all embeddings have.
+    pub fn has_vectors(&self) -> bool {
+        self.reading.seen.vectors
     }
 
     /// It is an object, as every answer is.

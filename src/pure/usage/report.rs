@@ -19,6 +19,8 @@ pub struct Report {
     pub completion_detail: Figure,
     /// Prompt tokens that were read from a cache; one of the details of the prompt.
     pub cache_read: Figure,
+    /// `cached_tokens` beside the sides (Moonshot reports so): the same, where the details name none.
+    pub cached: Figure,
     /// Prompt tokens that were written to a cache; one of the details of the prompt.
     pub cache_write: Figure,
     /// `prompt_tokens_details.audio_tokens`. Sound that was read from the cache is in both.
@@ -141,6 +143,10 @@ impl Report {
         }
         if self.completion == Figure::Absent {
             self.completion = self.buckets.output;
+        }
+        // One that does not fit in the prompt is some other figure.
+        if self.cache_read == Figure::Absent && self.cached.fits(self.prompt.tokens()) {
+            self.cache_read = self.cached;
         }
         self
     }

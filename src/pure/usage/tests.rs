@@ -35,6 +35,31 @@ fn an_explicit_zero_is_a_report() {
     check("9", "0", "9", Some((9, 0)), 0);
 }
 
+/// Where the text of its answer is counted, the prompt has to be too.
+#[test]
+fn a_prompt_of_zero_beside_a_completion_of_zero_is_not_known() {
+    for (prompt, completion, is_nothing, known) in [
+        ("0", "0", true, None),
+        ("0", "5", false, Some(0)),
+        ("0", "null", false, Some(0)),
+        ("9", "0", false, Some(9)),
+        ("null", "0", false, None),
+    ] {
+        let reports = report(prompt, completion, "null");
+        assert_eq!(reports.is_nothing(), is_nothing, "{prompt}/{completion}");
+        assert_eq!(reports.prompt().map(|prompt| prompt.0), known, "{prompt}/{completion}");
+    }
+    let costs = |cost| {
+        let mut reports = report("0", "0", "0");
+        reports.add(Report {
+            cost: Some(cost),
+            ..Report::default()
+        });
+        !reports.is_nothing()
+    };
+    assert!(costs(Decimal::ONE) && !costs(Decimal::ZERO));
+}
+
 #[test]
 fn the_total_yields_a_missing_side_and_nothing_else() {
     check("9", "null", "21", Some((9, 12)), 0);

@@ -83,12 +83,58 @@ async fn uses_of_a_providers_tools_are_no_tokens() {
 async fn the_price_of_a_call_is_not_taken_for_one_that_used_nothing() {
     let mut prices = pricing();
     prices["request"] = "0.001".into();
-    let (_upstream, gateway) = gateway(prices, |_| {}).await;
-    let usage = json!({ "prompt_tokens": 0, "completion_tokens": 0 });
-    let mut body = body(&json!({ "usage": usage }), &json!({}));
-    body["stream"] = false.into();
+    let upstream = Upstream::always(Reply::chat("", 0, 0)).await;
+    let mut setup = Setup::over(&upstream);
+    setup.catalogue["models"][1]["pricing"] = prices;
+    let gateway = setup.start().await;
+    let body = json!({ "model": SMALL, "messages": [{ "role": "user", "content": "Hi" }] });
     let answer = gateway.http1.post("/llm/chat", body.to_string()).await.ok();
     assert_eq!(gateway.spent().await, Decimal::ZERO, "{}", answer.text());
+}
+
+/// Alibaba names what was written among the details of the prompt, as LiteLLM does under another name.
+#[tokio::test]
+async fn writes_that_the_details_of_the_prompt_name_cost_what_writes_cost() {
+    let (_upstream, gateway) = gateway(pricing(), |_| {}).await;
+    let usage = |details| json!({ "prompt_tokens": 850, "completion_tokens": 20, "prompt_tokens_details": details });
+    for details in [
+        json!({ "cached_tokens": 300, "cache_creation_input_tokens": 500, "cache_type": "ephemeral",
+            "cache_creation": { "ephemeral_5m_input_tokens": 500 } }),
+        json!({ "cached_tokens": 300, "cache_creation": { "ephemeral_5m_input_tokens": 500 } }),
+        json!({ "cached_tokens": 300, "cache_creation_tokens": 500 }),
+        json!({ "cached_tokens": 300, "cache_write_tokens": 500, "cache_creation_input_tokens": 400 }),
+    ] {
+        let expected = cost(&[(50, PROMPT), (300, READ), (500, WRITE), (20, COMPLETION)]);
+        check(&gateway, json!({ "usage": usage(details) }), cached(), expected).await;
+    }
+    let hour = json!({ "cache_creation_input_tokens": 500,
+        "cache_creation": { "ephemeral_5m_input_tokens": 100, "ephemeral_1h_input_tokens": 400 } });
+    let expected = cost(&[(350, PROMPT), (100, WRITE), (400, WRITE_1H), (20, COMPLETION)]);
+    check(&gateway, json!({ "usage": usage(hour) }), cached(), expected).await;
+}
+
+/// Moonshot names what was read from its cache beside the sides.
+#[tokio::test]
+async fn what_was_read_from_a_cache_is_read_beside_the_sides_where_no_details_name_it() {
+    let (_upstream, gateway) = gateway(pricing(), |_| {}).await;
+    for (more, read) in [
+        (json!({ "cached_tokens": 800 }), 800),
+        (
+            json!({ "cached_tokens": 800, "prompt_tokens_details": { "cached_tokens": 300 } }),
+            300,
+        ),
+        (json!({ "cached_tokens": 800, "prompt_tokens_details": null }), 800),
+        // It is some other figure then.
+        (json!({ "cached_tokens": 901 }), 0),
+        (json!({ "cached_tokens": "many" }), 0),
+    ] {
+        let mut usage = json!({ "prompt_tokens": 900, "completion_tokens": 40, "total_tokens": 940 });
+        for (name, value) in more.as_object().unwrap() {
+            usage[name] = value.clone();
+        }
+        let expected = cost(&[(900 - read, PROMPT), (read, READ), (40, COMPLETION)]);
+        check(&gateway, json!({ "usage": usage }), json!({}), expected).await;
+    }
 }
 
 #[tokio::test]

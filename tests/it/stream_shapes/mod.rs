@@ -4,6 +4,7 @@
 mod odd;
 mod openai;
 mod others;
+mod repeated;
 
 /// One stream.
 pub(super) struct Shape {
@@ -50,7 +51,9 @@ impl Shape {
 
 /// The table.
 pub(super) fn shapes() -> impl Iterator<Item = &'static Shape> {
-    [openai::SHAPES, others::SHAPES, odd::SHAPES].into_iter().flatten()
+    [openai::SHAPES, others::SHAPES, repeated::SHAPES, odd::SHAPES]
+        .into_iter()
+        .flatten()
 }
 
 const BASE: Shape = Shape {

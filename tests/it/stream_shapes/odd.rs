@@ -46,15 +46,72 @@ pub(super) const SHAPES: &[Shape] = &[
         ..BASE
     },
     Shape {
-        name: "zero is a report",
+        name: "a completion of zero is a report",
         events: &[
             r#"data: {"choices":[{"index":0,"delta":{"content":"free"},"finish_reason":"stop"}]}"#,
+            r#"data: {"choices":[],"usage":{"prompt_tokens":9,"completion_tokens":0,"total_tokens":9}}"#,
+            "data: [DONE]",
+        ],
+        usage: Some((9, 0)),
+        texts: &["free"],
+        usage_chunk: Some(1),
+        ..BASE
+    },
+    Shape {
+        name: "nothing at all is no report of an answer with text",
+        events: &[
+            r#"data: {"choices":[{"index":0,"delta":{"content":"not free"},"finish_reason":"stop"}]}"#,
+            r#"data: {"choices":[],"usage":{"prompt_tokens":0,"completion_tokens":0,"total_tokens":0}}"#,
+            "data: [DONE]",
+        ],
+        texts: &["not free"],
+        usage_chunk: Some(1),
+        ..BASE
+    },
+    Shape {
+        name: "nothing at all is a report of an answer without text",
+        events: &[
+            r#"data: {"choices":[{"index":0,"delta":{},"finish_reason":"stop"}]}"#,
             r#"data: {"choices":[],"usage":{"prompt_tokens":0,"completion_tokens":0,"total_tokens":0}}"#,
             "data: [DONE]",
         ],
         usage: Some((0, 0)),
-        texts: &["free"],
         usage_chunk: Some(1),
+        ..BASE
+    },
+    Shape {
+        name: "a usage chunk whose choices are null",
+        events: &[
+            r#"data: {"id":"v","choices":[{"index":0,"delta":{"content":"x y"},"finish_reason":"stop"}]}"#,
+            r#"data: {"id":"v","choices":null,"usage":{"prompt_tokens":5,"completion_tokens":2,"total_tokens":7}}"#,
+            "data: [DONE]",
+        ],
+        usage: Some((5, 2)),
+        texts: &["x y"],
+        usage_chunk: Some(1),
+        ..BASE
+    },
+    Shape {
+        name: "a usage chunk without choices, whose other text is empty",
+        events: &[
+            r#"data: {"id":"v","choices":[{"index":0,"delta":{"content":"x y"},"finish_reason":"stop"}]}"#,
+            r#"data: {"response":"","usage":{"prompt_tokens":5,"completion_tokens":2,"total_tokens":7}}"#,
+            "data: [DONE]",
+        ],
+        usage: Some((5, 2)),
+        texts: &["x y"],
+        usage_chunk: Some(1),
+        ..BASE
+    },
+    Shape {
+        name: "a usage beside text that stands elsewhere is no usage chunk",
+        events: &[
+            r#"data: {"id":"v","choices":[{"index":0,"delta":{"content":"x y"},"finish_reason":"stop"}]}"#,
+            r#"data: {"response":"z","usage":{"prompt_tokens":5,"completion_tokens":2,"total_tokens":7}}"#,
+            "data: [DONE]",
+        ],
+        usage: Some((5, 2)),
+        texts: &["x y"],
         ..BASE
     },
     Shape {

@@ -123,6 +123,16 @@ pub(super) const SHAPES: &[Shape] = &[
         ..BASE
     },
     Shape {
+        name: "openrouter: error within a choice",
+        events: &[
+            r#"data: {"id":"gen-4","choices":[{"index":0,"error":null,"delta":{"content":"So"},"finish_reason":null}]}"#,
+            r#"data: {"id":"gen-4","choices":[{"index":0,"error":{"code":502,"message":"SECRET provider disconnected"},"delta":{"content":""},"finish_reason":"error"}]}"#,
+        ],
+        texts: &["So"],
+        ending: Ending::Error(Some(502)),
+        ..BASE
+    },
+    Shape {
         name: "openrouter: error in place of an answer",
         events: &[
             ": OPENROUTER PROCESSING",

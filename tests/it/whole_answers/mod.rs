@@ -169,6 +169,18 @@ async fn what_is_no_answer_is_not_passed_on_however_late_that_shows() {
         ("<!doctype html><title>502 Bad Gateway</title>".repeat(40), 500),
         (format!("{text}{text}"), 500),
         (format!("{open},}}"), 500),
+        // Errors in words of the provider's own: there are no choices, or one of them is none.
+        ("{}".to_owned(), 500),
+        (r#"{"code":500,"msg":"SECRET","success":false}"#.to_owned(), 500),
+        (
+            r#"{"choices":null,"base_resp":{"status_code":1008,"status_msg":"SECRET"},"usage":{"prompt_tokens":9,"completion_tokens":0}}"#.to_owned(),
+            500,
+        ),
+        (
+            r#"{"choices":[{"error":{"code":502,"message":"SECRET"},"finish_reason":"error","message":{"content":""}}]}"#.to_owned(),
+            500,
+        ),
+        (r#"{"object":"list","data":[]}"#.to_owned(), 500),
     ];
     for (body, status) in cases {
         for framed in FRAMINGS {
@@ -184,6 +196,7 @@ async fn what_is_no_answer_is_not_passed_on_however_late_that_shows() {
             let gateway = Setup::over(&main).spare(&spare).start().await;
             let failed = gateway.http1.post("/llm/chat", request(SMALL)).await;
             assert_eq!(failed.status, status, "{framed:?} {body}");
+            assert!(!failed.text().contains("SECRET"), "{}", failed.text());
             assert_eq!(gateway.spent().await, Decimal::ZERO);
             gateway.h2c.post("/llm/chat", request(TWIN)).await.ok();
             assert_eq!(gateway.spent().await, cost(TWIN, 9, 1));
@@ -213,6 +226,25 @@ async fn embeddings_that_break_off_are_502_and_free() {
     ask().await.ok();
     assert_eq!(gateway.spent().await, cost(EMBED, 5, 0));
     gateway.check_books().await;
+}
+
+#[tokio::test]
+async fn embeddings_without_vectors_are_no_answer_and_free() {
+    for body in [
+        json!({ "code": 500, "msg": "SECRET" }),
+        whole_chat("SECRET", Some((9, 1))),
+    ] {
+        let upstream = Upstream::always(Reply::json(&body)).await;
+        let gateway = Gateway::over(&upstream).await;
+        let asked = json!({ "model": EMBED, "input": "Hello" }).to_string();
+        for client in [&gateway.http1, &gateway.h2c] {
+            let failed = client.post("/llm/embeddings", asked.clone()).await;
+            assert_eq!(failed.status, 500, "{body}");
+            assert!(!failed.text().contains("SECRET"), "{}", failed.text());
+        }
+        assert_eq!(gateway.spent().await, Decimal::ZERO);
+        gateway.check_books().await;
+    }
 }
 
 #[tokio::test]

@@ -69,6 +69,33 @@ fn a_stream_is_ended_at_its_clients_own_maximum() {
     assert_eq!(held(&mut ctx), "1", "a client's maximum is no reason for more");
 }
 
+/// Its report may still come, and a client that read one finish reason is told no other.
+#[test]
+fn a_stream_that_has_come_to_its_end_is_not_ended_once_more() {
+    let stop = "data: {\"choices\":[{\"index\":0,\"delta\":{},\"finish_reason\":\"stop\"}]}\n\n";
+    let books = Books::with("10");
+    let mut ctx = books.call(1, &STREAM);
+    let last = format!("{}{stop}", words(20));
+    assert_eq!(kept(&mut ctx, &last), last);
+    assert!(!ctx.has_early_end());
+    // Text behind its end is none of what a finished answer may still send.
+    let out = kept(&mut ctx, &words(1));
+    assert!(out.ends_with("data: [DONE]\n\n") && ctx.has_early_end(), "{out}");
+
+    // Where the credit ends, too.
+    let books = Books::with("1");
+    let ceiling = Ceiling {
+        prompt: PromptTokens(990),
+        ..UNBOUNDED.ceiling
+    };
+    let mut ctx = books.call(1, &Asked { ceiling, ..UNBOUNDED });
+    assert_eq!(kept(&mut ctx, &last), last);
+    let report = reported(9, 2, Value::Null).replace("data: [DONE]\n\n", "");
+    let (_, report) = report.split_once("\n\n").unwrap();
+    let out = kept(&mut ctx, report);
+    assert!(!ctx.has_early_end() && !out.contains("402"), "{out}");
+}
+
 #[test]
 fn a_hold_is_raised_beside_a_stream_that_goes_on() {
     let books = Books::with("100");

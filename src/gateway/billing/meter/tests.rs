@@ -105,6 +105,21 @@ fn what_is_no_answer_is_not_passed_on_unless_its_beginning_was() {
         ("<html>no</html>".to_owned(), Passed::NoAnswer { code: None }),
         ("[1]".to_owned(), Passed::NoAnswer { code: None }),
         (error.to_owned(), Passed::NoAnswer { code: Some(429) }),
+        // An object without choices is an error in words of its own.
+        ("{}".to_owned(), Passed::NoAnswer { code: None }),
+        (
+            r#"{"choices":null,"base_resp":{"status_code":1008}}"#.to_owned(),
+            Passed::NoAnswer { code: None },
+        ),
+        (
+            r#"{"object":"list","data":[],"usage":{"prompt_tokens":9,"completion_tokens":1}}"#.to_owned(),
+            Passed::NoAnswer { code: None },
+        ),
+        (
+            r#"{"choices":[{"error":{"code":502,"message":"no"},"message":{"content":""}}]}"#.to_owned(),
+            Passed::NoAnswer { code: Some(502) },
+        ),
+        (r#"{"choices":[]}"#.to_owned(), Passed::On),
     ]
     .into_iter()
     .enumerate()

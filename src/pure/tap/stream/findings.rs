@@ -26,9 +26,20 @@ impl StreamTap {
         self.finished || self.done
     }
 
+    /// The answer is complete, and no text has followed its end: what may still come is a report.
+    pub fn is_at_finish(&self) -> bool {
+        self.finished_at == Some(self.reading.counter.committed())
+    }
+
     /// What is believed of the provider's reports, for both sides: the highest of them, as far as the text that followed the last one
-    /// allows.
+    /// allows. None where they say that there was nothing, and text was delivered.
     pub fn reported(&self) -> Option<Usage> {
+        let is_untrue = self.delivered().0 > 0 && self.reading.reports.is_nothing();
+        self.reported_behind().filter(|_| !is_untrue)
+    }
+
+    /// The same whatever they say.
+    fn reported_behind(&self) -> Option<Usage> {
         let delivered = self.delivered();
         self.reading
             .reports
@@ -48,7 +59,7 @@ impl StreamTap {
     pub fn is_implausible(&self) -> bool {
         let reports = &self.reading.reports;
         // Before `[DONE]` another report may be on its way.
-        reports.is_implausible() || (self.done && reports.usage().is_some() && self.reported().is_none())
+        reports.is_implausible() || (self.done && reports.usage().is_some() && self.reported_behind().is_none())
     }
 
     /// The answer may have so many completion tokens now.

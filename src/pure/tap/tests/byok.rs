@@ -71,6 +71,24 @@ fn the_fee_and_what_the_models_provider_charges_are_billed() {
     }
 }
 
+/// Perplexity names the parts of its cost, of which its fee for a request is most.
+#[test]
+fn of_a_cost_in_parts_the_sum_is_billed() {
+    for (members, expected) in [
+        (
+            r#","cost":{"input_tokens_cost":0.00001,"output_tokens_cost":0.00002,"request_cost":0.005,"total_cost":0.00503}"#,
+            "0.0057845",
+        ),
+        (r#","cost":{"total_cost":"2e-4"}"#, "0.00023"),
+    ] {
+        check(members, expected);
+    }
+    let tokens = call().cost(9, 12).to_string();
+    for cost in ["{}", r#"{"request_cost":0.005}"#, r#"{"total_cost":null}"#, "[0.005]"] {
+        check(&format!(r#","cost":{cost}"#), &tokens);
+    }
+}
+
 #[test]
 fn a_fee_alone_is_no_cost_and_the_tokens_are_billed() {
     let tokens = call().cost(9, 12).to_string();

@@ -88,7 +88,7 @@ fn is_done(data: &[u8]) -> bool {
 }
 
 fn is_usage_chunk(value: &Value) -> bool {
-    value["usage"].is_object() && value["choices"].as_array().is_some_and(|choices| choices.is_empty())
+    value["usage"].is_object() && choices(value).next().is_none()
 }
 
 /// Whether a first line of data is all of an event that passes, so that no later line can change that.
@@ -197,7 +197,9 @@ fn identify(value: &Value, identity: &mut Identity) {
 
 pub(super) fn is_error(value: &Value) -> bool {
     let falsy = [Value::Null, Value::Bool(false), Value::from(0), Value::from("")];
-    !falsy.contains(&value["error"]) || value["object"] == "error"
+    let is_said = |error: &Value| !falsy.contains(error);
+    let of_choice = choices(value).any(|choice| is_said(&choice["error"]));
+    of_choice || is_said(&value["error"]) || value["object"] == "error"
 }
 
 fn choices(value: &Value) -> impl Iterator<Item = &Value> {
@@ -228,7 +230,15 @@ pub(super) fn report(usage: &Value) -> Report {
         audio: detail("prompt_tokens_details", &["audio_tokens"]),
         image: detail("prompt_tokens_details", &["image_tokens"]),
         cache_read: detail("prompt_tokens_details", &["cached_tokens"]).larger(figure("prompt_cache_hit_tokens")),
-        cache_write: detail("prompt_tokens_details", &["cache_write_tokens"]),
+        cached: figure("cached_tokens"),
+        cache_write: detail(
+            "prompt_tokens_details",
+            &[
+                "cache_write_tokens",
+                "cache_creation_input_tokens",
+                "cache_creation_tokens",
+            ],
+        ),
         completion_detail: detail(
             "completion_tokens_details",
             &["accepted_prediction_tokens", "rejected_prediction_tokens"],
@@ -260,7 +270,7 @@ fn figure_of(value: &Value, key: &str) -> Figure {
     }
 }
 
-/// Tokens of all text in an answer or in a chunk of one.
+/// Tokens of all text in an answer or in a chunk of one. What a choice says in two places counts once.
 pub(super) fn text_tokens(value: &Value, encoding: Encoding) -> u64 {
     let count = |value: &Value| value.as_str().map_or(0, |text| tokens::count(text, encoding));
     let function = |value: &Value| {
@@ -279,16 +289,16 @@ pub(super) fn text_tokens(value: &Value, encoding: Encoding) -> u64 {
                 .map(|call| function(&call["function"]) + function(&call["custom"]))
                 .sum::<u64>();
         let reasoning = ["reasoning", "reasoning_content", "reasoning_details"];
-        content
-            + reasoning
-                .iter()
-                .map(|key| parts(&message[*key], &count))
-                .max()
-                .unwrap_or(0)
+        let reasoning = reasoning.iter().map(|key| parts(&message[*key], &count));
+        (content, reasoning.max().unwrap_or(0))
     };
-    choices(value)
-        .map(|choice| count(&choice["text"]) + message(&choice["delta"]) + message(&choice["message"]))
-        .sum()
+    let choice = |choice: &Value| {
+        let (content, reasoning) = message(&choice["delta"]);
+        let delta = content.max(parts(&choice["text"], &count)) + reasoning;
+        let (content, reasoning) = message(&choice["message"]);
+        delta.max(content + reasoning)
+    };
+    choices(value).map(choice).sum()
 }
 
 /// Tokens of content that is a string, or an array of parts.

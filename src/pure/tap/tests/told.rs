@@ -154,3 +154,16 @@ fn an_event_of_our_own_has_the_first_identity_of_its_stream() {
     assert!(out.contains(told), "{out}");
     assert!(tap.told_bill().is_some());
 }
+
+/// xAI's is a number of ticks, of which there are 10^10 in a dollar.
+#[test]
+fn a_cost_in_ticks_is_the_providers_own_and_taken_out() {
+    let call = call();
+    let usage = r#"{"prompt_tokens":9,"completion_tokens":5,"total_tokens":14,"cost_in_usd_ticks":37756000}"#;
+    let answer = format!(r#"{{"choices":[{{"message":{{"content":"A"}}}}],"usage":{usage}}}"#);
+    let (told, _) = whole(&answer, &call.tariff());
+    assert!(told.contains("\"cost\":") && !told.contains("ticks"), "{told}");
+    let stream = format!("{DELTA}{STOP}data: {{\"choices\":[],\"usage\":{usage}}}\n\n{DONE}");
+    let (told, _) = call.stream(&[stream.as_bytes()], TapOptions::default());
+    assert!(told.contains("\"cost\":") && !told.contains("ticks"), "{told}");
+}
