@@ -3,8 +3,10 @@
 //!
 //! `TOLLGATE_CRASH_AT=debit:after:3` kills the process when it passes the point `debit`, side `after`, for the third time.
 //! `TOLLGATE_FAIL_AT=upgrade-ledger` makes what is done at that point an error. `TOLLGATE_STALL_AT=raise` holds the thread up there for half
-//! a second.
+//! a second, `TOLLGATE_HANG_AT=start-ledger` for two minutes. `TOLLGATE_LIMIT_MS=connects:500` makes the limit of that name so long.
 #![expect(clippy::disallowed_methods, reason = "a test steers its child by the environment")]
+
+use std::time::Duration;
 
 /// Kills the process when a test asked for it at this point.
 #[inline]
@@ -43,11 +45,40 @@ thread_local! {
     static FAILS_HERE: std::cell::Cell<Option<&'static str>> = const { std::cell::Cell::new(None) };
 }
 
+/// A limit as it stands, or as a test asked for.
+pub(crate) fn limit(name: &str, limit: Duration) -> Duration {
+    #[cfg(any(debug_assertions, feature = "failpoints"))]
+    if let Some(asked) = std::env::var("TOLLGATE_LIMIT_MS")
+        .ok()
+        .as_deref()
+        .and_then(|text| limit_in(text, name))
+    {
+        return asked;
+    }
+    let _ = name;
+    limit
+}
+
+#[cfg(any(debug_assertions, feature = "failpoints"))]
+fn limit_in(text: &str, name: &str) -> Option<Duration> {
+    let ms = text.strip_prefix(name)?.strip_prefix(':')?;
+    ms.parse().ok().map(Duration::from_millis)
+}
+
+/// Holds the thread up for longer than any limit when a test asked for it at this point.
+pub(crate) fn hang(name: &str) {
+    #[cfg(any(debug_assertions, feature = "failpoints"))]
+    if std::env::var("TOLLGATE_HANG_AT").is_ok_and(|at| at == name) {
+        std::thread::sleep(Duration::from_secs(120));
+    }
+    let _ = name;
+}
+
 /// Holds the thread up when a test asked for it at this point.
 pub(crate) fn stall(name: &str) {
     #[cfg(any(debug_assertions, feature = "failpoints"))]
     if std::env::var("TOLLGATE_STALL_AT").is_ok_and(|at| at == name) {
-        std::thread::sleep(std::time::Duration::from_millis(500));
+        std::thread::sleep(Duration::from_millis(500));
     }
     let _ = name;
 }

@@ -28,6 +28,8 @@ pub(crate) struct Lifecycle {
     cut: Notify,
     /// Whether another process takes over what this one listens on.
     handed_over: watch::Sender<bool>,
+    /// Whether this process accepts no connection of a client any more.
+    accepts_none: watch::Sender<bool>,
     /// How often nothing was left under way since a stop began; whoever waits for that is told.
     ended: (Mutex<u64>, Condvar),
 }
@@ -76,6 +78,7 @@ impl Lifecycle {
             is_cut: AtomicBool::new(false),
             cut: Notify::new(),
             handed_over: watch::Sender::new(false),
+            accepts_none: watch::Sender::new(false),
             ended: Default::default(),
         })
     }
@@ -113,6 +116,16 @@ impl Lifecycle {
     /// Tells when another process takes over.
     pub(crate) fn handed_over(&self) -> watch::Receiver<bool> {
         self.handed_over.subscribe()
+    }
+
+    /// From now on no connection of a client is accepted. Those that are there are answered, and end with their next answer.
+    pub(crate) fn accept_none(&self) {
+        self.accepts_none.send_replace(true);
+    }
+
+    /// Tells when no connection of a client is accepted any more.
+    pub(crate) fn accepts_none(&self) -> watch::Receiver<bool> {
+        self.accepts_none.subscribe()
     }
 
     /// How many requests are under way.

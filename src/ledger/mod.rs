@@ -200,6 +200,14 @@ impl Ledger {
         }
     }
 
+    /// Whether calls wait, for the process that takes the ledger over does not serve yet: not of the moment that a change of hands takes.
+    pub(crate) fn is_away(&self) -> bool {
+        match self {
+            Ledger::Embedded(store) => store.is_away(),
+            Ledger::Redis(_) => false,
+        }
+    }
+
     /// The embedded ledger, when it is that.
     pub(crate) fn embedded(&self) -> Option<&embedded::Embedded> {
         match self {

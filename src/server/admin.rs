@@ -153,7 +153,7 @@ impl Admin {
         breakers.dedup_by(|a, b| (&a.0, &a.1) == (&b.0, &b.1));
         let (refreshed, unrefreshed, refreshed_at) = self.telemetry.refreshes();
         Gauges {
-            ready: !self.life.is_stopping(),
+            ready: !self.life.is_stopping() && !self.ledger.is_away(),
             maintenance: self.ledger.in_maintenance(),
             in_flight: self.life.in_flight(),
             body_memory_bytes: self.body_memory.bytes(),
@@ -208,6 +208,7 @@ impl ServeHttp for Admin {
         match request.uri.path() {
             "/healthz" => answer(StatusCode::OK, PLAIN, "ok\n"),
             "/readyz" if self.life.is_stopping() => answer(StatusCode::SERVICE_UNAVAILABLE, PLAIN, "stopping\n"),
+            "/readyz" if self.ledger.is_away() => answer(StatusCode::SERVICE_UNAVAILABLE, PLAIN, AWAY),
             "/readyz" if !self.listens().await => answer(StatusCode::SERVICE_UNAVAILABLE, PLAIN, "starting\n"),
             "/readyz" => answer(StatusCode::OK, PLAIN, "ready\n"),
             "/metrics" => match self.metrics() {
@@ -245,6 +246,8 @@ fn answer(status: StatusCode, kind: HeaderValue, body: impl Into<Vec<u8>>) -> Re
     response
 }
 
+/// Another process has the ledger and does not serve yet: calls wait.
+const AWAY: &str = "the ledger changes hands\n";
 const PLAIN: HeaderValue = HeaderValue::from_static("text/plain; charset=utf-8");
 /// The status page: one file, which asks for `status.json`.
 const PAGE: &str = include_str!("status.html");

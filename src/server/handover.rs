@@ -2,7 +2,7 @@
 
 use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
 use std::net::SocketAddr;
-use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
@@ -12,10 +12,11 @@ use std::time::Duration;
 use tokio::sync::Notify;
 
 use super::descriptor;
+use super::peer::Peer;
 use super::systemd::Systemd;
 use super::upgrade::{LOOKS, Successor, socket_path};
-use crate::clock::monotonic;
 use crate::config::Store;
+use crate::failpoints;
 use crate::gateway::Tollgate;
 use crate::ledger::StoreError;
 use crate::ledger::control_socket;
@@ -62,15 +63,13 @@ enum Stage {
     Looked,
     /// Nothing that this process would miss.
     Prepares,
+    /// The listening socket, as this process does: clients whom nobody answers would wait in it once this one has ended.
+    HasListener,
     /// The ledger.
     HasLedger,
     /// Everything: this process stops.
     Serves,
 }
-
-/// The process at the other end of a connection.
-#[derive(Debug)]
-struct Peer(OwnedFd);
 
 impl Listening {
     pub(crate) fn new(address: SocketAddr, socket: OwnedFd) -> Listening {
@@ -133,16 +132,35 @@ impl Handover {
             }
         };
         let mut stage = Stage::Prepares;
+        let child = self.successor.as_ref();
+        if let Some(child) = child {
+            child.talks();
+        }
         let ended = self.converse(to, &mut stage);
+        let says_so = ended.is_ok();
         let ended = ended.map_or_else(|error| error.to_string(), |()| "the new one failed".into());
-        match (stage, ended) {
-            (Stage::Looked, _) => {}
-            (Stage::Serves, _) => self.succeeded.notify_one(),
-            (Stage::Prepares, ended) => log::error!("no other process takes over, this one goes on: {ended}"),
-            (Stage::HasLedger, ended) => {
+        match stage {
+            Stage::Looked => {}
+            Stage::Serves => self.succeeded.notify_one(),
+            Stage::Prepares | Stage::HasListener => {
+                log::error!("no other process takes over, this one goes on: {ended}");
+                let is_child = child.and_then(Successor::process) == Some(peer.process());
+                // One that says that it has failed ends; another may hang.
+                if !says_so && (is_child || stage == Stage::HasListener) {
+                    peer.end();
+                }
+            }
+            Stage::HasLedger => {
                 log::error!("the process that took the ledger over does not serve, this one goes on: {ended}");
                 peer.end();
                 self.take_back();
+            }
+        }
+        if let Some(child) = child {
+            match stage {
+                Stage::Looked => child.was_another(),
+                Stage::Prepares | Stage::HasListener | Stage::HasLedger => child.has_failed(),
+                Stage::Serves => {}
             }
         }
         stage
@@ -154,11 +172,15 @@ impl Handover {
         let mut answer = with;
         with.set_write_timeout(Some(ANSWER_MAX))?;
         loop {
-            with.set_read_timeout(Some(match stage {
-                Stage::Prepares | Stage::Looked => PREPARES_MAX,
-                Stage::HasLedger | Stage::Serves => SERVES_WITHIN,
-            }))?;
-            let said = Said::read(&mut lines)?;
+            let limit = match stage {
+                Stage::Prepares | Stage::HasListener | Stage::Looked => failpoints::limit("prepares", PREPARES_MAX),
+                Stage::HasLedger | Stage::Serves => failpoints::limit("serves", SERVES_WITHIN),
+            };
+            with.set_read_timeout(Some(limit))?;
+            let said = Said::read(&mut lines).map_err(|error| match error.kind() {
+                ErrorKind::WouldBlock => std::io::Error::other(format!("it has said nothing for {limit:?}")),
+                _ => error,
+            })?;
             match said {
                 Said::Failed => return Ok(()),
                 Said::Looks => {
@@ -169,7 +191,12 @@ impl Handover {
                 Said::Listener | Said::Ledger(_) if is_first_process() => {
                     answer.write_all(format!("{FIRST_PROCESS}\n").as_bytes())?;
                 }
-                Said::Listener => self.listening.send(with)?,
+                Said::Listener => {
+                    self.listening.send(with)?;
+                    if *stage == Stage::Prepares {
+                        *stage = Stage::HasListener;
+                    }
+                }
                 Said::Ledger(path) => match self.hand_over(&path) {
                     Ok(()) => {
                         *stage = Stage::HasLedger;
@@ -178,6 +205,10 @@ impl Handover {
                     Err(error) => answer.write_all(format!("{error}\n").as_bytes())?,
                 },
                 Said::Serves => {
+                    if !self.lets_serve() {
+                        answer.write_all(b"it stops\n")?;
+                        continue;
+                    }
                     // Before the new process can say or do anything as the main one.
                     if let Some(process) = self.successor.as_ref().and_then(Successor::process) {
                         self.supervisor.succeeded_by(process);
@@ -190,6 +221,15 @@ impl Handover {
                     return Ok(());
                 }
             }
+        }
+    }
+
+    /// False when this process stops instead. Once it is true, a stop does not end the child that it has started any more.
+    fn lets_serve(&self) -> bool {
+        let stops = || self.tollgate.lifecycle().is_stopping();
+        match &self.successor {
+            Some(child) => child.serves_unless(stops),
+            None => !stops(),
         }
     }
 
@@ -247,100 +287,11 @@ impl Said {
     }
 }
 
-impl Peer {
-    /// The process that made this connection. None when it has ended.
-    fn of(stream: &UnixStream) -> std::io::Result<Option<Peer>> {
-        let mut credentials = libc::ucred { pid: 0, uid: 0, gid: 0 };
-        let mut length = libc::socklen_t::try_from(size_of::<libc::ucred>()).unwrap_or_default();
-        // SAFETY: the call writes `credentials` and `length`, which live until it returns.
-        let got = unsafe {
-            libc::getsockopt(
-                stream.as_raw_fd(),
-                libc::SOL_SOCKET,
-                libc::SO_PEERCRED,
-                (&raw mut credentials).cast(),
-                &raw mut length,
-            )
-        };
-        if got != 0 {
-            return Err(std::io::Error::last_os_error());
-        }
-        let process = one_process(credentials.pid)?;
-        // SAFETY: the call takes two numbers and makes a descriptor.
-        let opened = unsafe { libc::syscall(libc::SYS_pidfd_open, process, 0) };
-        match i32::try_from(opened) {
-            // SAFETY: the kernel has just made it, and nobody else has it.
-            Ok(number) if number >= 0 => Ok(Some(Peer(unsafe { OwnedFd::from_raw_fd(number) }))),
-            _ => match std::io::Error::last_os_error() {
-                error if error.raw_os_error() == Some(libc::ESRCH) => Ok(None),
-                error => Err(error),
-            },
-        }
-    }
-
-    /// Waits a moment for its end, which it was about, and else brings it about: it serves nobody. What it had open is closed then.
-    fn end(&self) {
-        if self.has_ended_within(ENDS_ITSELF_WITHIN) {
-            return;
-        }
-        log::error!("the process that was to take over does not end: it is killed");
-        // SAFETY: the call takes numbers and a pointer that may be null.
-        let sent = unsafe {
-            libc::syscall(
-                libc::SYS_pidfd_send_signal,
-                self.0.as_raw_fd(),
-                libc::SIGKILL,
-                std::ptr::null::<libc::siginfo_t>(),
-                0,
-            )
-        };
-        if sent != 0 {
-            log::error!("it cannot be killed: {}", std::io::Error::last_os_error());
-        }
-        if !self.has_ended_within(KILLED_WITHIN) {
-            log::error!("it does not end");
-        }
-    }
-
-    fn has_ended_within(&self, limit: Duration) -> bool {
-        let until = monotonic().checked_add(limit).unwrap_or_else(monotonic);
-        let mut polled = libc::pollfd {
-            fd: self.0.as_raw_fd(),
-            events: libc::POLLIN,
-            revents: 0,
-        };
-        loop {
-            let left = until.saturating_duration_since(monotonic());
-            let left = i32::try_from(left.as_millis()).unwrap_or(i32::MAX);
-            // SAFETY: the call reads and writes `polled`, which lives until it returns.
-            match unsafe { libc::poll(&raw mut polled, 1, left) } {
-                ready if ready > 0 => return true,
-                0 => return false,
-                _ if std::io::Error::last_os_error().kind() == ErrorKind::Interrupted => {}
-                _ => return false,
-            }
-        }
-    }
-}
-
-/// A number that means one process which may be ended: 0 and below mean groups, or a process that cannot be seen from here, and 1 is the
-/// machine's own.
-fn one_process(number: libc::pid_t) -> std::io::Result<libc::pid_t> {
-    if number > 1 {
-        Ok(number)
-    } else {
-        Err(ErrorKind::PermissionDenied.into())
-    }
-}
-
 /// How much a successor may say in all.
 const LINES_BYTES_MAX: u64 = 1 << 14;
 /// How long a successor may take to open everything but the ledger.
 const PREPARES_MAX: Duration = Duration::from_secs(120);
 const ANSWER_MAX: Duration = Duration::from_secs(5);
-/// How long a process that has failed may take to end by itself, and say why.
-const ENDS_ITSELF_WITHIN: Duration = Duration::from_millis(300);
-const KILLED_WITHIN: Duration = Duration::from_secs(5);
 const TAKE_BACK_PAUSE: Duration = Duration::from_millis(5);
 
 /// Whether this is the first process of a container: the kernel ends all others there with it, and so whoever would take over from it.
@@ -351,50 +302,3 @@ pub(super) fn is_first_process() -> bool {
 /// What is said then to whoever would take over.
 pub(super) const FIRST_PROCESS: &str =
     "it is the first process of its container, which ends with it: start another container in its place";
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_number_that_means_no_single_process_is_refused() {
-        for number in [1, 0, -1, -2, libc::pid_t::MIN] {
-            assert_eq!(
-                one_process(number).unwrap_err().kind(),
-                ErrorKind::PermissionDenied,
-                "{number}"
-            );
-        }
-        for number in [2, libc::pid_t::MAX] {
-            assert_eq!(one_process(number).unwrap(), number);
-        }
-    }
-
-    #[test]
-    fn the_other_end_of_a_connection_is_a_process_that_can_be_watched() {
-        let (one, _other) = UnixStream::pair().unwrap();
-        let peer = Peer::of(&one).unwrap().unwrap();
-        assert!(!peer.has_ended_within(Duration::ZERO));
-    }
-
-    /// Such as one that only looked whether a gateway runs: its connection waits to be taken after its end.
-    #[test]
-    fn a_process_that_has_ended_is_nobody_to_watch() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("s");
-        let listener = UnixListener::bind(&path).unwrap();
-        // SAFETY: the child allocates nothing, and ends without what runs at the end of a process.
-        let child = unsafe { libc::fork() };
-        if child == 0 {
-            let connected = UnixStream::connect(&path).is_ok();
-            // SAFETY: the call does not return.
-            unsafe { libc::_exit(i32::from(!connected)) };
-        }
-        let mut status = -1;
-        // SAFETY: the call writes `status`, which lives until it returns.
-        assert_eq!(unsafe { libc::waitpid(child, &raw mut status, 0) }, child);
-        assert_eq!(status, 0);
-        let (stream, _) = listener.accept().unwrap();
-        assert!(Peer::of(&stream).unwrap().is_none());
-    }
-}

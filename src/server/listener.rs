@@ -35,6 +35,8 @@ pub struct Listener {
     tollgate: Tollgate,
     connections: Arc<Connections>,
     life: Arc<Lifecycle>,
+    /// When connections without a request end; by default as soon as none is accepted any more.
+    kept_until: Option<ShutdownWatch>,
 }
 
 impl Listener {
@@ -45,7 +47,14 @@ impl Listener {
             proxy: Arc::new(http_proxy(conf, tollgate.clone())),
             tollgate,
             connections: Arc::default(),
+            kept_until: None,
         }
+    }
+
+    /// Keeps connections without a request until this turns true, also while no others are accepted any more: over HTTP/1.1 only an answer can
+    /// tell a client to come anew. One of HTTP/2 is told so without, as soon as no others are accepted.
+    pub(super) fn keep_until(&mut self, ends: ShutdownWatch) {
+        self.kept_until = Some(ends);
     }
 
     /// A permit for the connection, unless too many are open and none of them can make room. A trusted proxy brings many clients, so it
@@ -70,9 +79,10 @@ impl ServerApp for Listener {
         let limit = HeadLimit::new();
         let place = self.place(&stream, &snapshot, &limit)?;
         let timeouts = snapshot.config.timeouts;
+        let ends = self.kept_until.as_ref().unwrap_or(shutdown);
         // In a box, for what a handshake needs would else be part of the connection for as long as that lives.
         let greeting = Box::pin(async {
-            let greeted = tokio::time::timeout(timeouts.head, greet(stream, &snapshot, &limit, shutdown));
+            let greeted = tokio::time::timeout(timeouts.head, greet(stream, &snapshot, &limit, ends));
             tokio::select! {
                 biased;
                 greeted = greeted => greeted.ok().flatten(),
@@ -94,7 +104,7 @@ impl ServerApp for Listener {
         let visit = ConnectionTask {
             talk: conversation.process_new(stream, shutdown),
             cut: self.life.cut_waker(),
-            ends: Box::pin(ends_without_head(&limit, timeouts.head, shutdown)),
+            ends: Box::pin(ends_without_head(&limit, timeouts.head, ends)),
             limit: &limit,
             place: &place,
             wakes: None,
@@ -204,11 +214,11 @@ impl HttpServerApp for ConnectionHandler {
 }
 
 /// Returns when a connection that waits for a head is to end. It has to be polled only while it does.
-async fn ends_without_head(limit: &HeadLimit, head_max: Duration, shutdown: &ShutdownWatch) {
+async fn ends_without_head(limit: &HeadLimit, head_max: Duration, ends: &ShutdownWatch) {
     tokio::select! {
         biased;
         () = head_is_late(limit, head_max) => {}
-        () = stays_silent(limit, shutdown.clone()) => {}
+        () = stays_silent(limit, ends.clone()) => {}
     }
 }
 
@@ -224,29 +234,29 @@ async fn head_is_late(limit: &HeadLimit, head_max: Duration) {
     }
 }
 
-/// Returns once this process accepts no connection any more and nothing has come of the next head for [`ABOUT_TO_SEND`]. A client that keeps
-/// such a connection for its next request would send it to a process that is about to end.
-async fn stays_silent(limit: &HeadLimit, shutdown: ShutdownWatch) {
-    accepts_none(shutdown).await;
+/// Returns once silent connections are to end and nothing has come of the next head for [`ABOUT_TO_SEND`]. A client that keeps such a
+/// connection for its next request would send it to a process that is about to end.
+async fn stays_silent(limit: &HeadLimit, ends: ShutdownWatch) {
+    silent_ones_end(ends).await;
     while !limit.stays_silent() {
         tokio::time::sleep(ABOUT_TO_SEND).await;
     }
 }
 
-/// Returns once this process accepts no connection any more.
-async fn accepts_none(mut shutdown: ShutdownWatch) {
-    if shutdown.wait_for(|shuts_down| *shuts_down).await.is_err() {
+/// Returns once silent connections are to end.
+async fn silent_ones_end(mut ends: ShutdownWatch) {
+    if ends.wait_for(|is_so| *is_so).await.is_err() {
         std::future::pending().await
     }
 }
 
 /// Greets over TLS, or looks for the preface of HTTP/2 in clear text: the connection, and whether it speaks that. None where it does not come
-/// so far, or nothing comes in clear text for [`ABOUT_TO_SEND`] once this process accepts no connection any more.
+/// so far, or nothing comes in clear text for [`ABOUT_TO_SEND`] once silent connections are to end.
 async fn greet(
     stream: Stream,
     snapshot: &Snapshot,
     limit: &Arc<HeadLimit>,
-    shutdown: &ShutdownWatch,
+    ends: &ShutdownWatch,
 ) -> Option<(Stream, bool)> {
     let Ok(socket) = stream.into_any().downcast::<Socket>() else {
         log::error!("a connection of an unknown kind was closed");
@@ -271,7 +281,7 @@ async fn greet(
         biased;
         read = socket.read(&mut begin) => read.ok().filter(|read| *read > 0)?,
         () = async {
-            accepts_none(shutdown.clone()).await;
+            silent_ones_end(ends.clone()).await;
             tokio::time::sleep(ABOUT_TO_SEND).await;
         } => return None,
     };
@@ -297,7 +307,7 @@ fn peer(stream: &Stream) -> Option<IpAddr> {
     digest.peer_addr()?.as_inet().map(|address| address.ip())
 }
 
-/// How long a client that has connected, or was answered, may take to send a request to a process that accepts no connection any more.
+/// How long a client that has connected, or was answered, may take to send a request to a process that ends silent connections.
 const ABOUT_TO_SEND: Duration = Duration::from_millis(500);
 /// What a connection of HTTP/2 begins with (RFC 9113 section 3.4).
 const PREFACE: &[u8; 24] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";

@@ -172,6 +172,8 @@ impl Prepared {
             address: config.listen.to_string(),
             socket: Some(self.socket),
             serving: Some(serving),
+            // From here on, so that a stop that comes before the service listens is not missed.
+            accepts_none: tollgate.lifecycle().accepts_none(),
             heeded: Arc::clone(&heeded),
         });
         log::info!("listening on {} under {}", config.listen, config.base_path);
@@ -204,6 +206,8 @@ struct Bound {
     address: String,
     socket: Option<OwnedFd>,
     serving: Option<Serving>,
+    /// Turns true when no connection is accepted any more: in an upgrade some time before Pingora shuts down.
+    accepts_none: ShutdownWatch,
     /// Told by [`Signals`] once the handlers of all signals are in place.
     heeded: Arc<Notify>,
 }
@@ -225,7 +229,11 @@ impl Service for Bound {
             // Pingora owns it from here on, and listens on what it finds under its address.
             fds.lock().add(self.address.clone(), socket.into_raw_fd());
         }
-        self.service.start_service(fds, shutdown, listeners_per_fd).await;
+        if let Some(listener) = self.service.app_logic_mut() {
+            listener.keep_until(shutdown);
+        }
+        let accepts_none = self.accepts_none.clone();
+        self.service.start_service(fds, accepts_none, listeners_per_fd).await;
     }
 
     fn name(&self) -> &str {

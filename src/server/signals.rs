@@ -55,12 +55,12 @@ impl ShutdownSignalWatch for Signals {
         let (Ok(mut term), Ok(mut quit), Ok(mut int), Ok(mut hup), Ok(mut usr2)) = opened else {
             return std::future::pending().await;
         };
-        let accepts_for = loop {
+        let keeps_for = loop {
             tokio::select! {
                 _ = term.recv() => break Duration::ZERO,
                 _ = int.recv() => break Duration::ZERO,
                 _ = quit.recv() => break Duration::ZERO,
-                () = self.succeeded.notified() => break BOTH_ACCEPT,
+                () = self.succeeded.notified() => break KEPT_CONNECTIONS,
                 _ = hup.recv() => self.reload_requested.store(true, Ordering::Relaxed),
                 _ = usr2.recv() => self.start_successor(),
             }
@@ -69,23 +69,31 @@ impl ShutdownSignalWatch for Signals {
         if let Some(stop) = stop
             && stop.tollgate.lifecycle().begin_stop()
         {
-            if accepts_for.is_zero() {
+            let life = Arc::clone(stop.tollgate.lifecycle());
+            if keeps_for.is_zero() {
                 self.supervisor.stopping();
+                if let Some(successor) = &self.successor {
+                    successor.end();
+                }
                 // `/readyz` says 503 from now on; whoever balances load gets the time to read it.
                 tokio::time::sleep(stop.unready).await;
             } else {
-                stop.tollgate.lifecycle().hand_over();
+                // What waits in the listening socket, which the new process has too, is for that one: its calls have the ledger there.
+                life.accept_none();
+                self.listening.close();
+                life.hand_over();
             }
             log::info!("stopping: waiting up to {:?} for running requests", stop.drain);
             if let Err(error) = std::thread::Builder::new()
                 .name("stop".to_owned())
-                .spawn(move || stop.run(accepts_for))
+                .spawn(move || stop.run(keeps_for))
             {
                 log::error!("cannot start the thread that stops: {error}");
             }
+            // Clients that are about to send on a connection that they keep get their answer, and are told to come anew.
+            tokio::time::sleep(keeps_for).await;
+            life.accept_none();
         }
-        // Clients that are about to send on a connection that they keep get their answer, and are told to come anew.
-        tokio::time::sleep(accepts_for).await;
         self.listening.close();
         ShutdownSignal::GracefulTerminate
     }
@@ -101,9 +109,9 @@ pub(super) struct Stop {
 impl Stop {
     /// Waits for running requests, cuts those that outlive the limit, and ends the process once nothing is left to bill. When
     /// something is, it returns, and Pingora's own shutdown drops what is left.
-    fn run(self, accepts_for: Duration) {
+    fn run(self, keeps_for: Duration) {
         // A connection that was accepted a moment ago has a request that is not counted yet.
-        std::thread::sleep(accepts_for.saturating_add(ACCEPTED_MAX));
+        std::thread::sleep(keeps_for.saturating_add(ACCEPTED_MAX));
         let lifecycle = self.tollgate.lifecycle();
         if !lifecycle.wait_idle(self.drain) {
             log::warn!("cutting the requests that outlived {:?}", self.drain);
@@ -120,8 +128,9 @@ impl Stop {
     }
 }
 
-/// How long this process and its successor both accept connections.
-const BOTH_ACCEPT: Duration = Duration::from_secs(5);
+/// How long connections without a request are kept once a successor accepts the new ones, at least: a client that has one for its next
+/// request, or has connected a moment ago, is answered on it.
+const KEPT_CONNECTIONS: Duration = Duration::from_secs(5);
 /// How long an accepted connection may take until its request counts.
 const ACCEPTED_MAX: Duration = Duration::from_millis(100);
 /// How long requests that were cut may take to say so to their clients.

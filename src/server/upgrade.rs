@@ -3,21 +3,20 @@
 //!
 //! The new process talks to the old one over `upgrade.sock` in the `data_dir` (`handover` is the other end). It opens everything
 //! that it can ([`Step`]), gets the listening socket, and takes the embedded ledger last. Before it accepts its first connection it says
-//! so, and only then does the old one stop: for some seconds both accept, the old process closes each of its connections with the next
-//! answer, lets its streams finish, and ends. When the new process fails or dies before that, the old one goes on as if nothing had been.
+//! so, and only then does the old one stop: it accepts no more, and what waits in the listening socket is the new one's. It closes each of its
+//! connections with the next answer, or after some seconds without a request, lets its streams finish, and ends. When the new process fails,
+//! dies or hangs before that, the old one goes on as if nothing had been.
 
-use std::ffi::OsString;
 use std::io::{Error, ErrorKind, Write};
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use super::descriptor;
 use super::open::StartError;
+pub use super::successor::Successor;
 use crate::failpoints;
 use crate::ledger::control_socket;
 
@@ -96,6 +95,7 @@ impl Step {
     {
         failpoints::point(self.name(), "before");
         let done = act()?;
+        failpoints::hang(self.name());
         failpoints::fault(self.name()).map_err(StepFault)?;
         failpoints::point(self.name(), "after");
         Ok(done)
@@ -113,71 +113,11 @@ impl From<StepFault> for crate::ledger::StoreError {
     }
 }
 
-/// How a gateway starts the process that takes its place. Clones are handles to the same.
-#[derive(Clone, Debug)]
-pub struct Successor {
-    program: PathBuf,
-    arguments: Vec<OsString>,
-    running: Arc<Mutex<Option<u32>>>,
-}
-
 /// The gateway that runs, as its successor talks to it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Predecessor {
     /// Open until this process ends, for its end is what the other one waits for.
     line: &'static UnixStream,
-}
-
-impl Successor {
-    /// One that is started as `program` with these arguments, which make it take over.
-    pub fn new(program: PathBuf, arguments: Vec<OsString>) -> Successor {
-        Successor {
-            program,
-            arguments,
-            running: Arc::default(),
-        }
-    }
-
-    /// Starts it, unless one is starting already. When it ends before it has taken over, this process goes on as before.
-    pub(crate) fn start(&self) {
-        let mut running = self.lock();
-        if let Some(process) = *running {
-            return log::warn!("process {process} is taking over already");
-        }
-        let program = self.program.display();
-        #[expect(clippy::disallowed_methods, reason = "this is the one that takes over")]
-        let started = Command::new(&self.program)
-            .args(&self.arguments)
-            .stdin(Stdio::null())
-            .spawn();
-        let mut child = match started {
-            Ok(child) => child,
-            Err(error) => return log::error!("{program} cannot be started, this process goes on: {error}"),
-        };
-        log::info!("started {program} as process {}, to take over", child.id());
-        *running = Some(child.id());
-        let running = Arc::clone(&self.running);
-        let wait = move || {
-            let ended = child.wait();
-            *running.lock().unwrap_or_else(PoisonError::into_inner) = None;
-            match ended {
-                Ok(status) => log::error!("the process that was to take over has ended: {status}"),
-                Err(error) => log::error!("the process that was to take over is lost: {error}"),
-            }
-        };
-        if let Err(error) = std::thread::Builder::new().name("successor".to_owned()).spawn(wait) {
-            log::error!("nobody waits for the process that takes over: {error}");
-        }
-    }
-
-    /// The process that was started, while it runs.
-    pub(crate) fn process(&self) -> Option<u32> {
-        *self.lock()
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Option<u32>> {
-        self.running.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
 impl Predecessor {

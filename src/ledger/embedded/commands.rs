@@ -112,10 +112,7 @@ impl Committer {
                 };
                 drop(state);
                 match &reply {
-                    Ok(_) => {
-                        let mut predecessors = self.shared.predecessors.lock().unwrap_or_else(PoisonError::into_inner);
-                        predecessors.insert(request.id, cell);
-                    }
+                    Ok(_) => self.shared.runs_in_predecessor(request.id, cell),
                     Err(denial) if request.tells_of(denial) => {
                         if let Some(refused) = self.shared.first_refusal(&cell, denial, request.quota) {
                             self.raise_refused(&cell, &refused);

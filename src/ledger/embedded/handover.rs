@@ -173,7 +173,7 @@ impl Embedded {
         if hold.amount > Credits::ZERO {
             self.hold_what_runs(&cell, hold);
         }
-        self.predecessors().insert(hold.id, cell);
+        self.shared.runs_in_predecessor(hold.id, cell);
     }
 
     fn hold_what_runs(&self, cell: &EmbeddedAccount, hold: &LiveHold) {
@@ -205,6 +205,11 @@ impl Embedded {
     /// Whether calls of a process before this one may still run.
     pub(in crate::ledger) fn has_predecessors(&self) -> bool {
         !self.predecessors().is_empty()
+    }
+
+    /// The thread that follows the processes before this one, and is woken with the first of their calls.
+    pub(in crate::ledger) fn predecessors_followed_by(&self, thread: std::thread::Thread) {
+        self.shared.follower.get_or_init(|| thread);
     }
 
     /// The calls of the process before that credit is held for.
@@ -244,6 +249,23 @@ impl Embedded {
 }
 
 impl Shared {
+    /// A call runs in the process before this one.
+    pub(super) fn runs_in_predecessor(&self, call: RequestId, cell: Arc<EmbeddedAccount>) {
+        let is_first = {
+            let mut calls = self
+                .predecessors
+                .lock()
+                .unwrap_or_else(std::sync::PoisonError::into_inner);
+            let is_first = calls.is_empty();
+            calls.insert(call, cell);
+            is_first
+        };
+        // It pauses for longer while there is none.
+        if is_first && let Some(thread) = self.follower.get() {
+            thread.unpark();
+        }
+    }
+
     /// How long a call waits for the successor to listen. One that does not serve yet opens the ledger, or fails and gives it back.
     pub(super) fn successor_wait(&self) -> Duration {
         match self.successor_serves.load(Ordering::Relaxed) {

@@ -64,6 +64,8 @@ impl Shared {
             answering: Mutex::default(),
             lock: Mutex::new(Some(lock)),
             predecessors: Mutex::default(),
+            follower: OnceLock::new(),
+            away_since: Mutex::default(),
             idempotency: Keys::default(),
             recovered: Mutex::default(),
             producer: Producer::new(clock.now())?,

@@ -4,7 +4,8 @@ use std::collections::{BTreeMap, HashMap};
 use std::fs::File;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
-use std::time::Duration;
+use std::thread::Thread;
+use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwap;
 
@@ -87,6 +88,10 @@ pub(super) struct Shared {
     /// The lock on the file, given up when the ledger changes hands.
     pub(super) lock: Mutex<Option<File>>,
     pub(super) predecessors: Mutex<Predecessors>,
+    /// The thread that follows them.
+    pub(super) follower: OnceLock<Thread>,
+    /// Since when another process has the ledger, or this one takes it back.
+    pub(super) away_since: Mutex<Option<Instant>>,
     pub(super) idempotency: Keys,
     /// What the start found in the journals of processes that had died.
     pub(super) recovered: Mutex<RecoverReport>,

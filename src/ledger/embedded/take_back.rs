@@ -6,6 +6,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use tokio::sync::oneshot;
 
@@ -18,6 +19,7 @@ use super::shared::{EmbeddedAccount, KeyEntry, MAINTENANCE, QueuedDebit, Shared}
 use super::spending;
 use super::stops;
 use super::writer::start_thread;
+use crate::clock::monotonic;
 use crate::ledger::journal::Entry;
 use crate::ledger::sqlite::{Database, StoredAccount};
 use crate::ledger::{StoreError, control_socket};
@@ -36,6 +38,12 @@ impl Embedded {
         self.shared.owner.now() == Owner::This
     }
 
+    /// Whether calls wait, for another process has the ledger, or this one takes it back, for longer than that takes where all is well.
+    pub(in crate::ledger) fn is_away(&self) -> bool {
+        let since = self.shared.away_since.lock().unwrap_or_else(PoisonError::into_inner);
+        since.is_some_and(|since| since.elapsed() > AWAY_MAX)
+    }
+
     /// Writes out what is queued and gives the file up, for a successor that is about to open it. Blocks.
     ///
     /// # Errors
@@ -46,6 +54,7 @@ impl Embedded {
         self.tell(Command::HandOver(reply))?;
         let stopped = |_| StoreError::Unavailable("the ledger has stopped".to_owned());
         answer.blocking_recv().map_err(stopped)??;
+        *self.shared.away_since.lock().unwrap_or_else(PoisonError::into_inner) = Some(monotonic());
         stops::watch(&self.shared, &self.path);
         Ok(())
     }
@@ -53,6 +62,7 @@ impl Embedded {
     /// The successor serves: the ledger stays with it.
     pub(crate) fn stays_handed_over(&self) {
         self.shared.successor_serves.store(true, Ordering::Relaxed);
+        *self.shared.away_since.lock().unwrap_or_else(PoisonError::into_inner) = None;
         control_socket::stay_aside(&self.path);
     }
 
@@ -79,11 +89,15 @@ impl Embedded {
         self.shared.owner.set(Owner::TakesBack);
         bill_the_dead();
         self.shared.owner.set(Owner::This);
+        *self.shared.away_since.lock().unwrap_or_else(PoisonError::into_inner) = None;
         control_socket::step_back(&self.path);
         // For what was queued while nobody emptied the queue.
         self.tell(Command::Commit)
     }
 }
+
+/// Without a ledger for longer, a gateway says that it is not ready.
+const AWAY_MAX: Duration = Duration::from_secs(1);
 
 impl Shared {
     /// Makes memory what the file says, with what this process has queued on top.

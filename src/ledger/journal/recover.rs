@@ -14,9 +14,11 @@ use std::time::Duration;
 use super::file::{EXTENSION, JournalFile, KEPT_EXTENSION};
 use super::slot::{Found, FoundStage, NumberedDebit};
 use super::{Entry, FLUSH_EVERY, Journal, LiveHold, Stage, Written};
+use crate::clock::monotonic;
 use crate::ledger::admin::RecoverReport;
 use crate::ledger::embedded::Embedded;
 use crate::ledger::{Debit, Ledger, Orphan, StoreError};
+use crate::pure::ids::RequestId;
 use crate::pure::money::Credits;
 use crate::pure::prompt_count::{counted_prompt, estimated_prompt};
 use crate::pure::receipt::CallDetails;
@@ -147,9 +149,12 @@ pub fn hold_for_predecessors(folder: &Path, ledger: &Ledger) {
     }
 }
 
+/// Calls of the process before this one whose debits were taken.
+type Taken = HashSet<RequestId>;
+
 /// Takes what the process before this one, which lives and has handed its ledger over, has billed since, and gives back what its ended
-/// calls held.
-pub(super) fn follow_predecessors(folder: &Path, ledger: &Embedded, own: Option<&Path>) {
+/// calls held. Debits of the calls in `taken` are not looked at; those that are taken now are added.
+pub(super) fn follow_predecessors(folder: &Path, ledger: &Embedded, own: Option<&Path>, taken: &mut Taken) {
     // A call that the process before makes after this look must not be taken for one that ended.
     let held = ledger.holds_of_predecessors();
     let (paths, is_whole) = journals(folder, &[EXTENSION], &mut RecoverReport::default());
@@ -171,7 +176,7 @@ pub(super) fn follow_predecessors(folder: &Path, ledger: &Embedded, own: Option<
             }
         }
     }
-    for (found, numbered, held) in ended {
+    for (found, numbered, held) in ended.into_iter().filter(|(found, ..)| taken.insert(found.id)) {
         let debit = owed_debit(&found, &numbered, Some(held).filter(|held| *held > Credits::ZERO));
         ledger.take_from_predecessor(&found.account, found.id, debit, numbered.number);
     }
@@ -182,19 +187,32 @@ pub(super) fn follow_predecessors(folder: &Path, ledger: &Embedded, own: Option<
 
 /// Tends the journal and looks for those of dead processes until told to stop. On a thread of its own.
 pub fn keep(journal: &Journal, ledger: &Ledger, stopped: &AtomicBool) {
-    let mut rounds: u32 = 0;
+    let predecessors = || ledger.embedded().filter(|embedded| embedded.has_predecessors());
+    if let Some(embedded) = ledger.embedded() {
+        embedded.predecessors_followed_by(std::thread::current());
+    }
+    let (mut rounds, mut tended): (u32, _) = (0, monotonic());
+    // Looks between two flushes leave out what was taken before: a predecessor's debits stand in its journal to its end.
+    let mut taken = Taken::new();
     while !stopped.load(Ordering::Acquire) {
-        std::thread::park_timeout(FLUSH_EVERY);
-        journal.tend();
-        rounds = rounds.wrapping_add(1);
+        let left = FLUSH_EVERY.saturating_sub(tended.elapsed());
+        let pause = predecessors().map_or(left, |_| left.min(FOLLOW_EVERY));
+        std::thread::park_timeout(pause);
+        let is_round = tended.elapsed() >= FLUSH_EVERY || stopped.load(Ordering::Acquire);
+        if is_round {
+            journal.tend();
+            tended = monotonic();
+            rounds = rounds.wrapping_add(1);
+            taken.clear();
+        }
         if ledger.is_handed_over() {
             continue; // What is left by others is the successor's to resolve.
         }
         let own = journal.own();
-        if let Some(embedded) = ledger.embedded().filter(|embedded| embedded.has_predecessors()) {
-            follow_predecessors(&journal.folder, embedded, own.as_deref());
+        if let Some(embedded) = predecessors() {
+            follow_predecessors(&journal.folder, embedded, own.as_deref(), &mut taken);
         }
-        if rounds.is_multiple_of(ADOPT_ROUNDS) {
+        if is_round && rounds.is_multiple_of(ADOPT_ROUNDS) {
             recover_beside(&journal.folder, ledger, own.as_deref());
         }
     }
@@ -373,6 +391,9 @@ fn refuse(report: &mut RecoverReport, line: String) {
     report.refused.push(line);
 }
 
+/// How long a call of the process before that has ended counts as one that runs, at most. A look reads the state of each slot in the mapped
+/// journal of that process, 4,096 of them or a few times as many, and in full those of its calls.
+const FOLLOW_EVERY: Duration = Duration::from_millis(25);
 /// How many flushes lie between two looks for dead processes' journals.
 const ADOPT_ROUNDS: u32 = 2;
 const _: () = assert!(FLUSH_EVERY.as_millis() * ADOPT_ROUNDS as u128 <= Duration::from_secs(10).as_millis());

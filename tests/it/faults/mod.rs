@@ -21,5 +21,6 @@ mod soak;
 mod stops;
 mod unit;
 mod unwritable;
+mod upgrade_hangs;
 mod upgrade_steps;
 mod upgrades;

@@ -173,13 +173,13 @@ fn install_new(site: &Site) {
     std::fs::rename(new, site.path("tollgate")).unwrap();
 }
 
-fn signal(name: &str, process: u32) {
+pub fn signal(name: &str, process: u32) {
     let sent = Command::new("kill").args([name, &process.to_string()]).status();
     assert!(sent.unwrap().success(), "{name} {process}");
 }
 
 /// Whether a process is gone, or waits for its parent to hear of its end.
-fn has_ended(process: u32) -> bool {
+pub fn has_ended(process: u32) -> bool {
     match std::fs::read_to_string(format!("/proc/{process}/stat")) {
         Ok(stat) => stat.rsplit_once(") ").is_some_and(|(_, rest)| rest.starts_with('Z')),
         Err(error) => error.kind() == ErrorKind::NotFound,

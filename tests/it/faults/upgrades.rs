@@ -2,11 +2,13 @@
 
 use std::process::Child;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
+use tokio::task::JoinSet;
 
-use super::load::Load;
+use super::load::{Load, one_call};
 use super::process::{Ground, Site, audit, journals, new_account, view};
 use super::record::{Call, Outcome};
 use super::upstream::{MODEL, Pace, Provider, message, prompt_tokens};
@@ -52,7 +54,49 @@ async fn upgraded_under_load(ground: Ground) {
     load.reconciled(&site, &provider).await;
 }
 
-/// Waits until the old process has ended by itself, which takes the seconds in which both accept connections.
+/// Calls of one account, four at a time on connections of their own: of those that have ended none counts for long as one that runs, whichever
+/// process made it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_upgrade_refuses_no_call_of_an_account_for_those_that_have_ended() {
+    let pace = Pace {
+        tokens: 2,
+        pause: Duration::from_millis(2),
+    };
+    let provider = Provider::start(pace).await;
+    let mut site = Site::new(Ground::Sqlite, &provider, |conf| {
+        conf["tiers"]["pro"]["concurrency"] = 48.into();
+    });
+    site.start(&[]);
+    let mut load = Load::new(&site, 1);
+    let (next, stops) = (Arc::new(AtomicU64::new(1)), Arc::new(AtomicBool::new(false)));
+    let mut workers = JoinSet::new();
+    for _ in 0..4 {
+        let (next, stops) = (Arc::clone(&next), Arc::clone(&stops));
+        let (client, url, key) = (without_pool(), site.base_url(), Arc::clone(load.key(0)));
+        workers.spawn(async move {
+            let mut calls = Vec::new();
+            while !stops.load(Ordering::Relaxed) {
+                let number = next.fetch_add(1, Ordering::Relaxed);
+                calls.push(one_call(&client, &url, &key, number).await);
+            }
+            calls
+        });
+    }
+    eventually("calls run", async || (provider.seen() >= 100).then_some(())).await;
+    let mut old = site.upgrade();
+    ended(&mut old).await;
+    stops.store(true, Ordering::Relaxed);
+    let calls: Vec<Call> = workers.join_all().await.into_iter().flatten().collect();
+    let others = calls
+        .iter()
+        .filter(|call| !matches!(call.outcome, Outcome::Whole { .. }));
+    let others: Vec<_> = others.collect();
+    assert!(others.is_empty(), "{} of {}: {others:?}", others.len(), calls.len());
+    load.record.keep(0, calls);
+    load.reconciled(&site, &provider).await;
+}
+
+/// Waits until the old process has ended by itself, which takes the seconds in which it keeps its connections.
 async fn ended(old: &mut Child) {
     eventually("the old process ends", async || old.try_wait().unwrap()).await;
 }

@@ -161,6 +161,25 @@ fn a_process_before_is_known_as_long_as_it_runs() {
     assert!(!rig.store.has_predecessors());
 }
 
+/// Whoever follows it pauses for a second while nothing is known to run there.
+#[test]
+fn the_first_call_of_a_process_before_wakes_who_follows_that() {
+    let rig = rig();
+    rig.store.predecessors_followed_by(std::thread::current());
+    // Takes what may have woken this thread before.
+    std::thread::park_timeout(Duration::ZERO);
+    rig.store.hold_for_predecessor(&LiveHold {
+        key: "key_x".to_owned().into(),
+        end_user: None,
+        id: request(1, "1").id,
+        account: "acme".parse().unwrap(),
+        amount: credits("1"),
+    });
+    let (began, pause) = (crate::clock::monotonic(), Duration::from_secs(10));
+    std::thread::park_timeout(pause);
+    assert!(began.elapsed() < pause);
+}
+
 #[test]
 fn the_first_refusal_of_a_call_of_the_process_before_is_told() {
     let rig = rig();

@@ -200,7 +200,7 @@ fn a_ledger_that_changes_hands_keeps_holds_and_takes_debits_once() {
     let debit = debit_of(&running, 8, 5);
     running.settle(debit);
     let Ledger::Embedded(successor) = &new else { panic!() };
-    recover::follow_predecessors(&folder, successor, None);
+    recover::follow_predecessors(&folder, successor, None, &mut Default::default());
     let spent = |figures: Figures| credits("10").saturating_sub(figures.balance);
     let now = figures(&old.caller);
     assert_eq!((spent(now), now.held), (cost(8, 5), Credits::ZERO));
@@ -237,7 +237,7 @@ fn a_ledger_that_comes_back_has_every_debit_and_hold_once() {
         recovered: RecoverReport::default(),
         ledger,
     };
-    recover::follow_predecessors(&folder, &successor, None);
+    recover::follow_predecessors(&folder, &successor, None, &mut Default::default());
     let whole = new.call(11, PROMPT);
     let debit = debit_of(&whole, 8, 6);
     whole.settle(debit);

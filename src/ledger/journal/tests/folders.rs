@@ -76,7 +76,7 @@ fn the_receipt_of_a_call_of_the_process_before_says_what_was_held_where_somethin
     granted.settle(owed);
     let mut not_granted = old.begin(2, PROMPT);
     not_granted.owe(&debit("0.5"), CallNumber::new(store.producer(), 9));
-    recover::follow_predecessors(&folder, &new, None);
+    recover::follow_predecessors(&folder, &new, None, &mut Default::default());
     let receipts = receipts_of(&ledger, &old.caller.account.id);
     let mut held: Vec<_> = receipts
         .iter()

@@ -236,7 +236,7 @@ fn nothing_is_held_for_calls_that_hold_nothing_and_they_are_known_to_run() {
     let figures = block_on(caller_of(&ledger, "acme", "0", Default::default()).figures());
     assert_eq!(figures.unwrap().held, Credits::ZERO);
     free.release();
-    recover::follow_predecessors(&folder, &new, None);
+    recover::follow_predecessors(&folder, &new, None, &mut Default::default());
     assert_eq!(runs(), [request(1, "1").id].into());
     drop(asks);
 }

@@ -32,7 +32,7 @@ fn a_debit_of_the_process_before_stands_in_its_journal_until_the_file_has_it() {
     let debit = debit_of(&hold, 8, 5);
     hold.settle(debit);
     // In one round it is taken, its process ends, and the journal is adopted.
-    recover::follow_predecessors(&folder, &new, None);
+    recover::follow_predecessors(&folder, &new, None, &mut Default::default());
     drop(old);
     let report = recover(&folder, &ledger);
     assert_eq!((report.settled, report.already), (0, 1));
