@@ -111,7 +111,7 @@ impl Transport {
         let failed = exchanged.err();
         let mut is_silent = false;
         if let Some(error) = &failed {
-            is_silent = is_silence(error);
+            is_silent = has_timed_out(error);
             match error.etype() {
                 ErrorType::H2Downgrade | ErrorType::InvalidH2 => self.connections.http2_failed(peer, error),
                 _ if !upstream.has_heard() => self.connections.offer_http2(peer),
@@ -129,7 +129,7 @@ impl Transport {
 }
 
 /// Whether the upstream took or said nothing for too long.
-fn is_silence(error: &Error) -> bool {
+fn has_timed_out(error: &Error) -> bool {
     *error.esource() == ErrorSource::Upstream
         && matches!(error.etype(), ErrorType::ReadTimedout | ErrorType::WriteTimedout)
 }

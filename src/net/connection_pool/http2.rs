@@ -270,7 +270,7 @@ impl Life {
             ended = connection => if let Err(error) = ended {
                 log::debug!("a connection over HTTP/2 ended: {error}");
             },
-            () = self.silence(pings) => {
+            () = self.until_silent(pings) => {
                 log::warn!("an upstream said nothing for {} s over HTTP/2, and answered no PING: its connection is closed", self.times.pong_within.as_secs());
                 self.is_silent.store(true, Ordering::Relaxed);
             }
@@ -279,7 +279,7 @@ impl Life {
     }
 
     /// Returns when the upstream is silent: nothing came for long, neither an answer to a PING nor anything else.
-    async fn silence(&self, pings: Option<PingPong>) {
+    async fn until_silent(&self, pings: Option<PingPong>) {
         let Some(mut pings) = pings else {
             return std::future::pending().await;
         };

@@ -1,3 +1,5 @@
+//! What becomes of connections over HTTP/2 whose other end is told what to say, frame by frame.
+
 use std::sync::atomic::AtomicU32;
 
 use pingora::http::RequestHeader;
