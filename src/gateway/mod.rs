@@ -168,7 +168,7 @@ impl ProxyHttp for Tollgate {
 
     async fn logging(&self, session: &mut Session, e: Option<&Error>, ctx: &mut Self::CTX) {
         hook("logging", ctx);
-        let ending = crate::gateway::upstream::failure::ending(ctx, e);
+        let ending = crate::gateway::upstream::ending::ending(ctx, e);
         recorder::ended(session, ctx, ending);
         ctx.close(ending);
     }

@@ -29,7 +29,7 @@ pub(super) fn name(route: &Route) -> RouteName {
         Route::PublicModels => RouteName::PublicModels,
         Route::Health => RouteName::Health,
         Route::Description => RouteName::Description,
-        Route::Page(_) => RouteName::Page,
+        Route::Page(_) | Route::Moved(_) => RouteName::Page,
     }
 }
 
@@ -126,7 +126,7 @@ pub(super) fn ended(session: &ServerSession, ctx: &mut Ctx, ending: Ending) {
         // Whatever its attempts came to before.
         Ending::Stopped => Outcome::Dropped,
         Ending::UpstreamFailed => recorder.said().unwrap_or(Outcome::UpstreamFailed),
-        Ending::Complete => recorder.said().unwrap_or(Outcome::Complete),
+        Ending::Complete | Ending::Drained => recorder.said().unwrap_or(Outcome::Complete),
     };
     recorder.ended(status.unwrap_or(CLIENT_GONE), outcome);
 }

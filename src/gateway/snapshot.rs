@@ -1,10 +1,13 @@
 //! What a request sees of configuration and catalogue: one consistent state, made when a file changes, not per request.
 
+mod openai_model;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use serde::Serialize;
 
+use self::openai_model::OpenAiModel;
 use super::api::document::Document;
 use super::api::openapi;
 use super::api::pages::Pages;
@@ -188,6 +191,12 @@ impl Snapshot {
             .get(model)
             .is_some_and(|candidates| candidates.is_left(tried))
     }
+
+    /// Whether the last answer of each target of a model refused the gateway's own credential: until its operator acts, none answers.
+    pub(crate) fn all_refuse_credential(&self, model: &str) -> bool {
+        let candidates = self.candidates.get(model);
+        candidates.is_some_and(|candidates| candidates.all().iter().all(Candidate::refuses_credential))
+    }
 }
 
 /// What [`Snapshot::load`] refuses beside the catalogue: all of it, and not only the first.
@@ -256,14 +265,6 @@ struct Architecture<'a> {
     modality: &'a str,
 }
 
-#[derive(Serialize)]
-struct OpenAiModel<'a> {
-    id: &'a str,
-    object: &'a str,
-    created: u64,
-    owned_by: &'a str,
-}
-
 /// Each purpose with its default model, or null where that is not one of those.
 pub(crate) fn purposes_body(catalogue: &Catalogue, is_shown: impl Fn(&str) -> bool) -> String {
     let purposes = Purpose::ALL.iter().map(|purpose| {
@@ -279,14 +280,15 @@ pub(crate) fn purposes_body(catalogue: &Catalogue, is_shown: impl Fn(&str) -> bo
 
 impl Listings {
     fn render(catalogue: &Catalogue, base_path: &str) -> Listings {
-        let models: Vec<Listed> = catalogue.models().iter().map(Listed::render).collect();
+        let models: Vec<Listed> = catalogue
+            .models()
+            .iter()
+            .map(|model| Listed::render(model, base_path))
+            .collect();
         let for_tier = |tier: Tier| models.iter().filter(move |listed| listed.model.tier <= tier);
         Listings {
             by_tier: Tier::ALL.map(|tier| Document::new(models_body(for_tier(tier)))),
-            openai: Tier::ALL.map(|tier| {
-                let items: Vec<&str> = for_tier(tier).map(|listed| listed.openai.as_str()).collect();
-                Document::new(format!("{{\"object\":\"list\",\"data\":[{}]}}", items.join(",")))
-            }),
+            openai: Tier::ALL.map(|tier| Document::new(openai_models_body(for_tier(tier)))),
             purposes: Document::new(purposes_body(catalogue, |_| true)),
             description: Document::new(openapi::document(base_path)),
             models,
@@ -295,7 +297,7 @@ impl Listings {
 }
 
 impl Listed {
-    fn render(model: &Arc<Model>) -> Listed {
+    fn render(model: &Arc<Model>, base_path: &str) -> Listed {
         let json = to_json(&ModelJson {
             id: &model.id,
             name: &model.name,
@@ -310,15 +312,9 @@ impl Listed {
             tier: model.tier.title(),
             purposes: model.purposes.iter().map(|purpose| purpose.name()).collect(),
         });
-        let openai = to_json(&OpenAiModel {
-            id: &model.id,
-            object: "model",
-            created: 0,
-            owned_by: &model.provider,
-        });
         Listed {
             json,
-            openai,
+            openai: to_json(&OpenAiModel::of(model, base_path)),
             name_key: format!("{}\n{}", model.id, model.name).to_lowercase(),
             provider_key: model.provider.to_lowercase(),
             model: Arc::clone(model),
@@ -330,6 +326,16 @@ impl Listed {
 pub(crate) fn models_body<'a>(models: impl Iterator<Item = &'a Listed>) -> String {
     let items: Vec<&str> = models.map(|listed| listed.json.as_str()).collect();
     format!("{{\"models\":[{}],\"total\":{}}}", items.join(","), items.len())
+}
+
+/// The same in OpenAI's shape, on the one page that OpenRouter's clients are told of.
+pub(crate) fn openai_models_body<'a>(models: impl Iterator<Item = &'a Listed>) -> String {
+    let items: Vec<&str> = models.map(|listed| listed.openai.as_str()).collect();
+    format!(
+        "{{\"object\":\"list\",\"data\":[{}],\"links\":{{\"next\":null}},\"total_count\":{}}}",
+        items.join(","),
+        items.len()
+    )
 }
 
 /// JSON text of a value whose serialisation cannot fail.

@@ -6,6 +6,7 @@ use serde::Serialize;
 use serde_json::json;
 
 mod credit;
+mod limit;
 pub mod operator;
 pub mod provider_words;
 mod stopped;
@@ -13,6 +14,8 @@ mod stream;
 
 pub use self::credit::{AccountShortage, SpendShortage};
 use self::credit::{account_short, credits, quota_exceeded, spent};
+pub use self::limit::LimitKind;
+use self::provider_words::Named;
 pub use self::stopped::AccountStop;
 pub use self::stream::{STREAM_FAILED, STREAM_STOPPED, STREAM_WITHOUT_LEDGER, StreamError};
 
@@ -86,6 +89,8 @@ pub enum ApiError {
         status: u16,
         /// The upstream's message.
         message: String,
+        /// What it names beside.
+        named: Named,
     },
     /// All upstreams of the model said that they are busy.
     UpstreamBusy {
@@ -94,6 +99,8 @@ pub enum ApiError {
     },
     /// The upstream failed; its words stay inside.
     UpstreamFailed,
+    /// All upstreams of the model refuse the gateway's own credential, or the account behind it: until its operator acts no retry helps.
+    CredentialRefused,
     /// The upstream does not answer: no connection, bad TLS, time-out, a reset.
     UpstreamUnreachable,
     /// All the memory that request bodies may take is taken.
@@ -134,46 +141,6 @@ pub struct CreditShortage {
     pub in_flight: bool,
 }
 
-/// The limits that answer 429.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum LimitKind {
-    /// Requests a minute.
-    Requests,
-    /// Tokens a minute.
-    Tokens,
-    /// Calls at once.
-    Concurrency,
-    /// Failed authentications from one address.
-    FailedAuthentication,
-    /// Memory that the request bodies of one key take.
-    BodyMemoryOfKey,
-    /// Memory that the request bodies from one address take.
-    BodyMemoryOfAddress,
-    /// End users of a key with a limit for each, in one period.
-    EndUsers,
-    /// Idempotency keys of one API key that are known.
-    IdempotencyKeys,
-    /// Reports of one account at once: its usage and its calls.
-    Reports,
-}
-
-impl LimitKind {
-    /// For messages, metadata and metrics.
-    pub fn name(self) -> &'static str {
-        match self {
-            LimitKind::Requests => "requests_per_minute",
-            LimitKind::Tokens => "tokens_per_minute",
-            LimitKind::Concurrency => "concurrent_requests",
-            LimitKind::FailedAuthentication => "failed_authentications",
-            LimitKind::BodyMemoryOfKey => "body_memory_bytes_per_key",
-            LimitKind::BodyMemoryOfAddress => "body_memory_bytes_per_address",
-            LimitKind::EndUsers => "end_users_per_key",
-            LimitKind::IdempotencyKeys => "idempotency_keys_per_key",
-            LimitKind::Reports => "concurrent_reports",
-        }
-    }
-}
-
 /// An error as it goes over the wire.
 #[derive(Clone, Debug, PartialEq)]
 pub struct WireError {
@@ -183,6 +150,8 @@ pub struct WireError {
     pub kind: &'static str,
     /// `error.message`.
     pub message: String,
+    /// `error.param`: the field of the request that is at fault, where a provider named it.
+    pub param: Option<Box<str>>,
     /// `error.metadata` as JSON text, when there is any: text, so that amounts keep all their digits.
     pub metadata: Option<String>,
     /// `Retry-After` in seconds.
@@ -202,6 +171,7 @@ impl WireError {
             status,
             kind,
             message,
+            param: None,
             metadata: None,
             retry_after_secs: None,
             should_retry: None,
@@ -230,16 +200,21 @@ impl WireError {
         self
     }
 
-    /// The body: `{"error":{"code":…,"message":…,"type":…}}`, with `metadata` when there is any.
+    /// The body: `{"error":{"code":…,"message":…,"type":…}}`, with `param` and `metadata` when there are any.
     pub fn body(&self) -> Vec<u8> {
         let (message, kind) = (json!(self.message), json!(self.kind));
+        let param = self
+            .param
+            .as_ref()
+            .map(|param| format!(",\"param\":{}", json!(param)))
+            .unwrap_or_default();
         let metadata = self
             .metadata
             .as_ref()
             .map(|text| format!(",\"metadata\":{text}"))
             .unwrap_or_default();
         format!(
-            "{{\"error\":{{\"code\":{},\"message\":{message},\"type\":{kind}{metadata}}}}}",
+            "{{\"error\":{{\"code\":{},\"message\":{message},\"type\":{kind}{param}{metadata}}}}}",
             self.status
         )
         .into_bytes()
@@ -328,18 +303,24 @@ impl ApiError {
             }
             ApiError::KeyRepeated(refusal) => key_repeated(*refusal),
             ApiError::Internal => WireError::new(500, "internal_error", "The gateway failed on this request."),
-            ApiError::UpstreamRefused { status, message } => {
+            ApiError::UpstreamRefused { status, message, named } => {
                 let kind = if *status == 404 {
                     "not_found_error"
                 } else {
                     "invalid_request_error"
                 };
-                WireError::new(*status, kind, message).final_answer()
+                let mut wire = WireError::new(*status, kind, message).final_answer();
+                wire.param = named.param.clone();
+                match &named.code {
+                    Some(code) => wire.with(&json!({ "provider_code": code })),
+                    None => wire,
+                }
             }
             ApiError::UpstreamBusy { retry_after_secs } => {
                 WireError::new(429, "rate_limit_error", "The model's provider is busy.").retry_after(*retry_after_secs)
             }
-            ApiError::UpstreamFailed => WireError::new(500, "upstream_error", "The model's provider failed."),
+            ApiError::UpstreamFailed => WireError::new(500, "upstream_error", FAILED),
+            ApiError::CredentialRefused => WireError::new(500, "upstream_error", FAILED).final_answer(),
             ApiError::UpstreamUnreachable => WireError::new(
                 502,
                 "upstream_error",
@@ -368,6 +349,7 @@ impl ApiError {
             400 | 404 | 409 | 413 | 415 | 422 => ApiError::UpstreamRefused {
                 status,
                 message: "The model's provider refused the request.".into(),
+                named: Named::default(),
             },
             408 | 504 => ApiError::UpstreamUnreachable,
             _ => ApiError::UpstreamFailed,
@@ -377,6 +359,8 @@ impl ApiError {
 
 /// What `Retry-After` says when nobody knows better, in seconds.
 pub const DEFAULT_RETRY_AFTER_SECS: u64 = 5;
+/// What is told of a provider that failed, whatever it said.
+const FAILED: &str = "The model's provider failed.";
 
 fn key_repeated(refusal: KeyRefusal) -> WireError {
     let message = match refusal {

@@ -122,6 +122,9 @@ pub struct CallFacts {
     /// Whose call the request said that it is, in at most [`super::spend::END_USER_BYTES_MAX`] bytes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub end_user: Option<Box<str>>,
+    /// Its client had left, and the answer was read on for it to its end: of a call that is complete all the same.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub client_left: bool,
 }
 
 /// An endpoint's name in receipts.
@@ -171,6 +174,8 @@ pub struct CallDetails {
     pub streamed: Option<bool>,
     /// How it ended.
     pub ending: Option<CallEnding>,
+    /// Its client had left, and the answer was read on for it to its end.
+    pub client_left: bool,
     /// The prompt as the provider reported it.
     pub reported_prompt: Option<PromptTokens>,
     /// The completion as the provider reported it.
@@ -269,6 +274,7 @@ impl CallDetails {
             service_tier: self.priced.as_deref().and_then(|priced| priced.service_tier.clone()),
             provider_cost: self.priced.as_deref().and_then(|priced| priced.provider_cost),
             end_user: self.end_user.clone(),
+            client_left: self.client_left,
         }
     }
 }

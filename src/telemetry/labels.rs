@@ -135,6 +135,7 @@ pub(super) fn reason(error: &ApiError) -> Option<&'static str> {
         ApiError::UpstreamRefused { .. }
         | ApiError::UpstreamBusy { .. }
         | ApiError::UpstreamFailed
+        | ApiError::CredentialRefused
         | ApiError::UpstreamUnreachable => return None,
     })
 }

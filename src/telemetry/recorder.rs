@@ -102,9 +102,10 @@ impl Recorder {
         self.note(|Notes { record, .. }| {
             (record.outcome, record.reason) = match error {
                 ApiError::UpstreamRefused { .. } => (Outcome::Refused, None),
-                ApiError::UpstreamBusy { .. } | ApiError::UpstreamFailed | ApiError::UpstreamUnreachable => {
-                    (Outcome::UpstreamFailed, None)
-                }
+                ApiError::UpstreamBusy { .. }
+                | ApiError::UpstreamFailed
+                | ApiError::CredentialRefused
+                | ApiError::UpstreamUnreachable => (Outcome::UpstreamFailed, None),
                 denial => (Outcome::Denied, record.reason.or(reason(denial))),
             };
         });

@@ -163,6 +163,14 @@ async fn fields_that_choose_another_model_or_price_are_400() {
     check_400(&CHAT, &cases).await;
 }
 
+/// Refused fields with the values that pass.
+const ASK_FOR_NOTHING: [(&str, &str); 4] = [
+    ("transforms", "[]"),
+    ("plugins", "[]"),
+    ("models", "[]"),
+    ("provider", "{}"),
+];
+
 #[tokio::test]
 async fn every_refused_field_is_400_however_its_name_is_spelled() {
     let mut cases = Vec::new();
@@ -172,6 +180,9 @@ async fn every_refused_field_is_400_however_its_name_is_spelled() {
         let first = format!("\\u{:04X}{}", u32::from(field.chars().next().unwrap()), &field[1..]);
         for name in [field.to_owned(), first, escaped] {
             for value in ["\"on\"", "true", "1", "{}", "[]"] {
+                if ASK_FOR_NOTHING.contains(&(field, value)) {
+                    continue;
+                }
                 let body =
                     format!(r#"{{"model":"{SMALL}","messages":[{{"role":"user","content":"x"}}],"{name}":{value}}}"#);
                 cases.push((field, body));

@@ -71,6 +71,8 @@ async fn a_path_outside_the_interface_is_404() {
         "/llm/credits",
         "/llm/topup",
         "/completions",
+        "/responses",
+        "/messages",
         "/models/",
         "/llm/%63hat/none",
     ] {

@@ -180,6 +180,33 @@ async fn a_provider_that_is_drained_is_billed_as_it_reports_also_when_the_client
     }
 }
 
+#[tokio::test]
+async fn a_receipt_says_that_the_client_left_though_its_answer_was_read_to_the_end() {
+    let cue = Cue::new();
+    let whole = Reply::json(&whole_chat("Hi", Some((50, 30))));
+    for (path, reply) in [
+        ("/llm/chat", whole),
+        ("/llm/chat/stream", Reply::stream_of(&["Hi"], 50, 30)),
+    ] {
+        let upstream = Upstream::always(Reply::default().wait(&cue).and(reply)).await;
+        for (gateway, _redis) in on_both(|| Setup::over(&upstream).conf(draining)).await {
+            let asked = upstream.seen().len() + 1;
+            leave(&gateway.http1, path, request(SMALL), &upstream, asked).await;
+            cue.give();
+            billed(&gateway).await;
+            cue.give();
+            gateway.http1.post(path, request(SMALL)).await.ok();
+            let calls = gateway.http1.get("/llm/generations").await.ok().json();
+            let calls = calls["data"].as_array().unwrap().iter();
+            let told: Vec<Value> = calls
+                .map(|call| json!([call["cancelled"], call["ending"], call["tokens_completion"]]))
+                .collect();
+            let expected = [json!([false, "complete", 30]), json!([true, "complete", 30])];
+            assert_eq!(told, expected, "{path}");
+        }
+    }
+}
+
 /// The model works where nobody sees it.
 fn reasoning(upstream: &Upstream, tokens_per_second: u64) -> Setup {
     Setup::over(upstream).model(SMALL, |model| {

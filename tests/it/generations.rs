@@ -109,6 +109,9 @@ async fn what_a_call_cost_is_told_under_both_its_names_and_at_both_paths() {
                 ("finish_reason", Value::Null),
                 ("is_byok", json!(false)),
                 ("app_id", Value::Null),
+                // OpenRouter's clients take no null for these.
+                ("origin", json!("")),
+                ("data_region", json!("global")),
             ] {
                 assert_eq!(data[name], value, "{name}");
             }

@@ -2,10 +2,11 @@
 
 use reqwest::Method;
 use serde_json::{Value, json};
+use tollgate::ledger::key_settings::KeySettings;
 
 use crate::harness::catalogue::{EMBED, FREE, HUGE, LARGE, SMALL, TWIN, model};
 use crate::harness::client::ask;
-use crate::harness::{Gateway, Setup, Upstream};
+use crate::harness::{Gateway, KeySpec, Setup, Upstream};
 
 /// The ids of a listing, in order.
 fn ids(listing: &Value) -> Vec<&str> {
@@ -232,8 +233,95 @@ async fn openai_clients_find_models_in_their_own_shape() {
         "/models/acme/huge",
         "/models/acme/small/",
     ] {
-        gateway.http1.get(unknown).await.error(404, "not_found_error");
+        let error = gateway.http1.get(unknown).await.error(404, "not_found_error");
+        let message = format!("There is no model {:?} for this key.", &unknown["/models/".len()..]);
+        assert_eq!(error["message"], message);
     }
+}
+
+#[tokio::test]
+async fn openrouters_clients_find_what_they_need_of_a_model_in_the_same_list() {
+    let upstream = Upstream::unused().await;
+    let gateway = Gateway::over(&upstream).await;
+    let listing = gateway.http1.get("/models").await.ok().json();
+    assert_eq!(
+        (&listing["total_count"], &listing["links"]),
+        (&json!(5), &json!({ "next": null }))
+    );
+    let small = listing["data"][1].as_object().unwrap();
+    for (name, value) in [
+        ("canonical_slug", json!(SMALL)),
+        ("name", json!("Small Chat")),
+        ("description", json!("Small Chat of the tests")),
+        ("context_length", json!(128_000)),
+        (
+            "pricing",
+            json!({ "prompt": "0.0000001725", "completion": "0.00000069" }),
+        ),
+        (
+            "architecture",
+            json!({ "modality": "text+image->text", "input_modalities": ["text", "image"], "output_modalities": ["text"] }),
+        ),
+        (
+            "top_provider",
+            json!({ "context_length": 128_000, "max_completion_tokens": 4_096, "is_moderated": false }),
+        ),
+        ("supported_parameters", json!(["max_tokens", "max_completion_tokens"])),
+        ("per_request_limits", Value::Null),
+        ("default_parameters", Value::Null),
+        ("supported_voices", Value::Null),
+    ] {
+        assert_eq!(small.get(name), Some(&value), "{name}");
+    }
+    let details = small["links"]["details"].as_str().unwrap();
+    assert_eq!(
+        gateway.http1.get(&format!("/{details}")).await.ok().json(),
+        listing["data"][1]
+    );
+    let embed = &listing["data"][4];
+    assert_eq!(embed["architecture"]["output_modalities"], json!(["embeddings"]));
+    assert_eq!(embed["top_provider"]["max_completion_tokens"], Value::Null);
+    assert_eq!(embed["supported_parameters"], json!([]));
+    // A key of some models alone.
+    let spec = KeySpec {
+        settings: KeySettings {
+            models: vec![SMALL.parse().unwrap()],
+            ..KeySettings::default()
+        },
+        ..KeySpec::default()
+    };
+    let own = gateway
+        .http1
+        .with_key(&gateway.new_key(spec).await)
+        .get("/models")
+        .await;
+    let own = own.ok().json();
+    assert_eq!((&own["total_count"], &own["data"][0]), (&json!(1), &listing["data"][1]));
+    assert_eq!(own["links"], listing["links"]);
+}
+
+#[tokio::test]
+async fn prices_have_openrouters_names_where_it_means_the_same_by_them() {
+    let upstream = Upstream::unused().await;
+    let setup = Setup::over(&upstream).model(SMALL, |model| {
+        model["pricing"] = json!({
+            "prompt": "0.1", "completion": "0.2", "input_cache_read": "0.01", "audio": "0.3", "image": "0.4", "image_output": "0.5",
+            "overrides": [{ "min_prompt_tokens": 1_000, "prompt": "0.6", "image": "0.7" }],
+            "tiers": { "flex": { "prompt": "0.05" } },
+        });
+    });
+    let gateway = setup.conf(|conf| conf["markup"] = "1".into()).start().await;
+    let told = gateway.http1.get("/models/acme/small").await.ok().json();
+    let kinds = json!({ "completion": "0.2", "input_cache_read": "0.01", "audio": "0.3" });
+    let row = |prompt: &str, image: &str| {
+        let mut row = kinds.clone();
+        (row["prompt"], row["image_token"]) = (prompt.into(), image.into());
+        row
+    };
+    let (mut pricing, mut long) = (row("0.1", "0.4"), row("0.6", "0.7"));
+    long["min_prompt_tokens"] = 1_000.into();
+    pricing["overrides"] = json!([long]);
+    assert_eq!(told["pricing"], pricing);
 }
 
 #[tokio::test]

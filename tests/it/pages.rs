@@ -58,7 +58,6 @@ async fn pages_need_no_key_and_run_nothing_but_their_own_files() {
         assert!(fits, "{path}: {kind}");
     }
     for path in [
-        "/wallet/",
         "/wallet/wallet.html",
         "/wallet/..%2fwallet",
         "/prices/page.css",
@@ -67,6 +66,24 @@ async fn pages_need_no_key_and_run_nothing_but_their_own_files() {
         nobody.get(path).await.error(404, "not_found_error");
     }
     gateway.check_untouched(&upstream).await;
+}
+
+#[tokio::test]
+async fn a_page_is_found_with_a_slash_at_its_end_too() {
+    let upstream = Upstream::unused().await;
+    for base_path in ["/api/v1", ""] {
+        let gateway = Setup::over(&upstream)
+            .conf(|conf| conf["base_path"] = base_path.into())
+            .start()
+            .await;
+        // Two slashes: the path from the root.
+        for path in ["wallet", "prices"] {
+            let page = |end: &str| format!("/{base_path}/{path}{end}");
+            let there = gateway.http1.get(&page("")).await.ok();
+            let moved = gateway.http1.get(&page("/")).await.ok();
+            assert_eq!(moved.text(), there.text(), "{base_path} {path}");
+        }
+    }
 }
 
 #[tokio::test]

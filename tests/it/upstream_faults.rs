@@ -33,6 +33,8 @@ struct Expected {
     retry_after: &'static str,
     /// Whether the request is at fault, so that no other target is tried and no retry helps.
     is_final: bool,
+    /// Whether the operator has to act, so that no retry helps.
+    is_operators: bool,
     /// It takes at least this long, because something is waited for.
     takes_ms: u64,
 }
@@ -43,6 +45,7 @@ fn expect(status: u16, kind: &'static str) -> Expected {
         kind,
         retry_after: "",
         is_final: false,
+        is_operators: false,
         takes_ms: 0,
     }
 }
@@ -141,7 +144,11 @@ fn table() -> Vec<(String, Fault, Expected)> {
         ),
     ];
     for status in [401, 402, 403, 500, 501, 502, 503, 529] {
-        table.push((status.to_string(), says(status, &[]), expect(500, "upstream_error")));
+        let expected = Expected {
+            is_operators: (401..=403).contains(&status),
+            ..expect(500, "upstream_error")
+        };
+        table.push((status.to_string(), says(status, &[]), expected));
     }
     table
 }
@@ -152,7 +159,11 @@ fn check_refusal(answer: &Answer, expected: &Expected) {
     assert_eq!(answer.header("retry-after"), expected.retry_after);
     assert_eq!(
         answer.header("x-should-retry"),
-        if expected.is_final { "false" } else { "" }
+        if expected.is_final || expected.is_operators {
+            "false"
+        } else {
+            ""
+        }
     );
     for header in ["x-internal", "set-cookie", "location", "x-filler"] {
         assert_eq!(answer.header(header), "", "{header}");
@@ -242,3 +253,25 @@ const SILENCE_MS: u64 = 300;
 const PATIENCE_MS: u64 = 10_000;
 /// Far more than any of it takes, far less than any default time-out.
 const TAKES_MAX: Duration = Duration::from_secs(3);
+
+#[tokio::test]
+async fn what_a_provider_names_in_its_refusal_is_the_clients_to_read() {
+    let words = json!({ "error": {
+        "message": "This model's maximum context length is 128000 tokens.", "type": "invalid_request_error",
+        "param": "messages", "code": "context_length_exceeded",
+    }});
+    for status in [400, 413, 422] {
+        let kind = ("content-type", "application/json");
+        let upstream = Upstream::always(Reply::new(status, &[kind], words.to_string())).await;
+        let gateway = Setup::over(&upstream).start().await;
+        for client in [&gateway.http1, &gateway.h2c] {
+            for body in [request(SMALL), streaming(SMALL)] {
+                let answer = client.post("/llm/chat", body).await;
+                let error = answer.error(status, "invalid_request_error");
+                assert_eq!(error["message"], words["error"]["message"]);
+                assert_eq!(error["param"], "messages");
+                assert_eq!(error["metadata"], json!({ "provider_code": "context_length_exceeded" }));
+            }
+        }
+    }
+}

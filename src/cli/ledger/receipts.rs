@@ -153,6 +153,7 @@ impl Show for ReceiptShown {
                 call.streamed.map(|is| if is { "yes" } else { "no" }.to_owned()),
             ),
             ("ending", call.ending.map(|how| ending(how).to_owned())),
+            ("client left before", call.client_left.then(|| "yes".to_owned())),
             ("prompt tokens", Some(billed.prompt_tokens.to_string())),
             ("  reported", call.reported_prompt_tokens.map(|n| n.to_string())),
             (

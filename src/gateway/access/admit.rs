@@ -316,7 +316,7 @@ fn no_model(name: &str) -> String {
 }
 
 /// A name of the caller's for a message: shortened, so that a megabyte does not come back.
-fn shown(name: &str) -> String {
+pub(in crate::gateway) fn shown(name: &str) -> String {
     let short: String = name.chars().take(100).collect();
     format!("{short:?}")
 }

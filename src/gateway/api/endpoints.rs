@@ -17,7 +17,7 @@ use crate::clock::Clock;
 use crate::gateway::access::admit;
 use crate::gateway::access::authenticate::store_failed;
 use crate::gateway::context::Ctx;
-use crate::gateway::snapshot::{purposes_body, to_json};
+use crate::gateway::snapshot::{openai_models_body, purposes_body, to_json};
 use crate::gateway::state::Books;
 use crate::ledger::{Caller, Figures};
 use crate::pure::error::ApiError;
@@ -55,6 +55,7 @@ pub(in crate::gateway) async fn public(session: &mut ServerSession, ctx: &Ctx, r
             let (document, media_type) = ctx.snapshot.pages.get(*page).ok_or(ApiError::Internal)?;
             Ok(responses::page(session, ctx, document, media_type).await?)
         }
+        Route::Moved(path) => Ok(responses::moved(session, ctx, *path).await?),
         _ => Ok(responses::json(session, ctx, "{\"status\":\"ok\"}".to_owned()).await?),
     }
 }
@@ -107,9 +108,7 @@ pub(in crate::gateway) async fn for_caller(
         Route::Purposes => Ok(responses::document(session, ctx, &listings.purposes).await?),
         Route::OpenAiModels if !caller.key.settings.models.is_empty() => {
             let listed = listings.models.iter().filter(|listed| is_open(listed, caller));
-            let items: Vec<&str> = listed.map(|listed| listed.openai.as_str()).collect();
-            let body = format!("{{\"object\":\"list\",\"data\":[{}]}}", items.join(","));
-            Ok(responses::json(session, ctx, body).await?)
+            Ok(responses::json(session, ctx, openai_models_body(listed)).await?)
         }
         Route::OpenAiModels => {
             let document = listings.openai.get(tier.index()).ok_or(ApiError::Internal)?;
@@ -119,12 +118,16 @@ pub(in crate::gateway) async fn for_caller(
             let model = ctx.snapshot.catalogue.named(id).filter(|model| model.tier <= tier);
             let model = model.filter(|model| caller.key.settings.allows_model(&model.id));
             let listed = model.and_then(|model| listings.models.iter().find(|listed| listed.model.id == model.id));
-            let listed = listed.ok_or_else(|| ApiError::NotFound("There is no such model for this key.".to_owned()))?;
+            let unknown = || ApiError::NotFound(format!("There is no model {} for this key.", admit::shown(id)));
+            let listed = listed.ok_or_else(unknown)?;
             Ok(responses::json(session, ctx, listed.openai.clone()).await?)
         }
-        Route::PublicModels | Route::Health | Route::Description | Route::Page(_) | Route::Model(_) => {
-            Err(ApiError::Internal.into())
-        }
+        Route::PublicModels
+        | Route::Health
+        | Route::Description
+        | Route::Page(_)
+        | Route::Moved(_)
+        | Route::Model(_) => Err(ApiError::Internal.into()),
     }
 }
 

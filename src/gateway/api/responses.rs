@@ -205,6 +205,19 @@ pub(crate) async fn page(
     known(session, ctx, document, headers, HeaderValue::from_static(media_type)).await
 }
 
+/// Sends a browser to another path, relative to the one that it asked for.
+pub(crate) async fn moved(session: &mut ServerSession, ctx: &Ctx, path: &'static str) -> pingora::Result<()> {
+    take_short_body(session).await;
+    let body = Bytes::from_static(b"The path has no slash at its end.\n");
+    let mut headers = headers();
+    headers.insert(header::LOCATION, HeaderValue::from_static(path));
+    headers.insert(header::CACHE_CONTROL, REVALIDATE);
+    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("text/plain"));
+    headers.insert(header::CONTENT_LENGTH, HeaderValue::from(body.len()));
+    decorate(&mut headers, ctx);
+    write(session, ctx, StatusCode::PERMANENT_REDIRECT, headers, body).await
+}
+
 async fn known(
     session: &mut ServerSession,
     ctx: &Ctx,

@@ -37,6 +37,8 @@ pub(crate) enum Route {
     OpenAiModel(String),
     /// `GET {base}/wallet`, `GET {base}/prices`, and their files.
     Page(Page),
+    /// `GET {base}/wallet/`, `GET {base}/prices/`: the page is at this path, relative to the one that was asked for.
+    Moved(&'static str),
 }
 
 impl Route {
@@ -52,7 +54,7 @@ impl Route {
     pub(crate) fn is_public(&self) -> bool {
         matches!(
             self,
-            Route::PublicModels | Route::Health | Route::Description | Route::Page(_)
+            Route::PublicModels | Route::Health | Route::Description | Route::Page(_) | Route::Moved(_)
         )
     }
 
@@ -61,7 +63,7 @@ impl Route {
     /// # Errors
     /// 404 for everything outside the interface.
     pub(crate) fn at(base_path: &str, path: &str) -> Result<Route, ApiError> {
-        let unknown = || ApiError::NotFound(format!("There is no such path: {}", printable(path)));
+        let unknown = || ApiError::NotFound(unknown_path(base_path, path));
         let below = path.strip_prefix(base_path).ok_or_else(unknown)?;
         Ok(match below {
             "/llm/chat" | "/chat/completions" => Route::Model(Endpoint::Chat),
@@ -80,6 +82,11 @@ impl Route {
             "/models" => Route::OpenAiModels,
             "/wallet" => Route::Page(Page::Wallet),
             "/prices" => Route::Page(Page::Prices),
+            "/wallet/" => Route::Moved("../wallet"),
+            "/prices/" => Route::Moved("../prices"),
+            "/responses" | "/completions" | "/messages" => {
+                return Err(ApiError::NotFound(other_interface(base_path, below)));
+            }
             other => {
                 if let Some(name) = other.strip_prefix("/wallet/") {
                     return Page::file(name).map(Route::Page).ok_or_else(unknown);
@@ -116,6 +123,20 @@ impl Route {
 /// The methods of all paths, for a page that asks for one that is unknown.
 pub(crate) const EVERY_METHOD: &str = "GET, HEAD, POST, OPTIONS";
 
+/// What is told of a path outside the interface. Most often a client's base URL is wrong: it is told where the interface is.
+fn unknown_path(base_path: &str, path: &str) -> String {
+    let path = printable(path);
+    match base_path {
+        "" => format!("There is no such path: {path}"),
+        _ => format!("There is no such path: {path}. The interface begins with {base_path}."),
+    }
+}
+
+/// What is told of a path of an interface that this is not.
+fn other_interface(base_path: &str, below: &str) -> String {
+    format!("There is no {below} here. Use chat completions: POST {base_path}/chat/completions.")
+}
+
 fn printable(path: &str) -> String {
     path.chars()
         .take(200)
@@ -141,8 +162,10 @@ mod tests {
         );
         assert_eq!(at("/api/v1/wallet").unwrap(), Route::Page(Page::Wallet));
         assert!(matches!(at("/api/v1/wallet/page.css"), Ok(Route::Page(Page::File(_)))));
+        assert_eq!(at("/api/v1/wallet/").unwrap(), Route::Moved("../wallet"));
+        assert_eq!(at("/api/v1/prices/").unwrap(), Route::Moved("../prices"));
         for unknown in [
-            "/api/v1/wallet/",
+            "/api/v1/wallet//",
             "/api/v1/wallet/wallet.html",
             "/api/v1/prices/prices.js",
             "/",
@@ -155,6 +178,30 @@ mod tests {
             "/api/v1/models/%ff",
         ] {
             assert!(matches!(at(unknown), Err(ApiError::NotFound(_))), "{unknown}");
+        }
+    }
+
+    #[test]
+    fn an_unknown_path_is_told_where_the_interface_is() {
+        let told = |base_path: &str, path: &str| match Route::at(base_path, path) {
+            Err(ApiError::NotFound(message)) => message,
+            found => panic!("{path}: {found:?}"),
+        };
+        for path in [
+            "/v1/chat/completions",
+            "/chat/completions",
+            "/api/v1/llm/chat/completions",
+        ] {
+            let expected = format!("There is no such path: {path}. The interface begins with /api/v1.");
+            assert_eq!(told("/api/v1", path), expected);
+        }
+        assert_eq!(told("", "/nope"), "There is no such path: /nope");
+        for below in ["/responses", "/completions", "/messages"] {
+            let rest = "here. Use chat completions: POST /api/v1/chat/completions.";
+            assert_eq!(
+                told("/api/v1", &format!("/api/v1{below}")),
+                format!("There is no {below} {rest}")
+            );
         }
     }
 

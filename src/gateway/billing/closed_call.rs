@@ -12,6 +12,8 @@ use crate::pure::request_body::RequestBody;
 pub(in crate::gateway) enum Ending {
     /// The answer was passed on to its end.
     Complete,
+    /// The client had gone, and the answer was read on for it to its end.
+    Drained,
     /// The client went away before, and the upstream was not read on for it, or not for long enough.
     ClientGone,
     /// The upstream failed before.

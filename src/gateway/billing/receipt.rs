@@ -13,7 +13,7 @@ use crate::pure::usage::Usage;
 impl From<Ending> for CallEnding {
     fn from(ending: Ending) -> CallEnding {
         match ending {
-            Ending::Complete => CallEnding::Complete,
+            Ending::Complete | Ending::Drained => CallEnding::Complete,
             Ending::ClientGone | Ending::DrainFailed => CallEnding::ClientGone,
             Ending::UpstreamFailed => CallEnding::UpstreamFailed,
             Ending::DrainEnded { .. } => CallEnding::DrainEnded,
@@ -47,6 +47,7 @@ pub(in crate::gateway) fn details(
         ended: Some(whole.map_or_else(|| clock.now(), after)).filter(|ended| *ended > Timestamp::default()),
         streamed: Some(is_streamed),
         ending: Some(closed.ending.into()),
+        client_left: closed.ending == Ending::Drained,
         reported_prompt: reported
             .map(|Usage { prompt, .. }| prompt)
             .or(metered.and_then(|metered| metered.prompt)),

@@ -14,7 +14,6 @@ use super::verdict::Verdict;
 use crate::clock::{Clock, monotonic};
 use crate::gateway::api::responses;
 use crate::gateway::billing::capture;
-use crate::gateway::billing::closed_call::Ending;
 use crate::gateway::billing::discard;
 use crate::gateway::billing::keep_within;
 use crate::gateway::context::{Answer, Call, Ctx};
@@ -220,6 +219,7 @@ fn give_up_target(ctx: &mut Ctx, error: &Error, verdict: Option<Box<Verdict>>, c
     let id = ctx.id;
     let Some(call) = ctx.call() else { return Next::End };
     let retry_after_secs = verdict.as_ref().and_then(|verdict| verdict.retry_after_secs);
+    let is_credential_refused = verdict.as_ref().is_some_and(|verdict| verdict.refuses_credential());
     let failed = call.attempt.as_ref().map(|attempt| &attempt.candidate);
     if let Some(failed) = failed {
         failed.breaker.failed(clock, retry_after_secs);
@@ -236,9 +236,13 @@ fn give_up_target(ctx: &mut Ctx, error: &Error, verdict: Option<Box<Verdict>>, c
         recorder.begins_again();
     }
     let model = call.admission.as_ref().map(|admission| &admission.permit.model().id);
-    let Some(model) = model.filter(|model| snapshot.is_target_left(model, &call.tried)) else {
+    let Some(model) = model else { return Next::End };
+    if !snapshot.is_target_left(model, &call.tried) {
+        if is_credential_refused && snapshot.all_refuse_credential(model) {
+            call.failure = Some(Box::new(ApiError::CredentialRefused));
+        }
         return Next::End;
-    };
+    }
     log::log!(
         next,
         "request {id}: {target} failed on {model}, the next target is asked: {}",
@@ -339,7 +343,10 @@ fn level(failure: &ApiError, error: &Error) -> log::Level {
     match failure {
         _ if is_stopped(error) => log::Level::Info,
         ApiError::Internal => log::Level::Error,
-        ApiError::UpstreamFailed | ApiError::UpstreamUnreachable | ApiError::Unavailable { .. } => log::Level::Warn,
+        ApiError::UpstreamFailed
+        | ApiError::CredentialRefused
+        | ApiError::UpstreamUnreachable
+        | ApiError::Unavailable { .. } => log::Level::Warn,
         _ => log::Level::Info,
     }
 }
@@ -355,29 +362,6 @@ fn told(ctx: &mut Ctx, error: &Error) -> ApiError {
     } else {
         ApiError::Internal
     })
-}
-
-/// How the call ended, as far as its connections tell.
-pub(in crate::gateway) fn ending(ctx: &mut Ctx, error: Option<&Error>) -> Ending {
-    let (has_left, is_drained, unseen_since) = ctx.call().map_or((false, false, None), |call| {
-        (call.client_has_left, call.is_drained, call.unseen_since)
-    });
-    let Some(error) = error.filter(|_| !is_drained) else {
-        return Ending::Complete;
-    };
-    match (error.esource(), unseen_since) {
-        // Not the upstream's doing, nor that of a stop: it was read on for as long as it may be, or there was no place for it.
-        (ErrorSource::Downstream, Some(since)) => {
-            let elapsed = monotonic().saturating_duration_since(since);
-            Ending::DrainEnded {
-                elapsed_ms: u64::try_from(elapsed.as_millis()).unwrap_or(u64::MAX),
-            }
-        }
-        (ErrorSource::Downstream, None) => Ending::ClientGone,
-        _ if has_left => Ending::DrainFailed,
-        _ if is_stopped(error) => Ending::Stopped,
-        _ => Ending::UpstreamFailed,
-    }
 }
 
 /// Whether the answer is a whole one of which nothing has passed on.

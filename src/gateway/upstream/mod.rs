@@ -3,6 +3,7 @@
 pub(crate) mod circuit_breaker;
 pub(crate) mod disconnect;
 pub(crate) mod drain_permit;
+pub(crate) mod ending;
 pub(crate) mod failure;
 pub mod providers;
 pub(crate) mod refusal;

@@ -90,7 +90,7 @@ fn decide(refusal: &Refusal, attempt: Option<&Attempt>, clock: &Clock) -> Result
         let error = ApiError::from_upstream_status(CREDENTIAL_REFUSED_STATUS, None);
         return Err(verdict(error, CREDENTIAL_REFUSED_STATUS));
     }
-    let ApiError::UpstreamRefused { status, message } = &refusal.error else {
+    let ApiError::UpstreamRefused { status, message, .. } = &refusal.error else {
         return Err(verdict(refusal.error.clone(), refusal.status));
     };
     if let Some(candidate) = candidate {
@@ -99,6 +99,7 @@ fn decide(refusal: &Refusal, attempt: Option<&Attempt>, clock: &Clock) -> Result
     Ok(ApiError::UpstreamRefused {
         status: *status,
         message: words.message.unwrap_or_else(|| message.clone()),
+        named: words.named,
     })
 }
 

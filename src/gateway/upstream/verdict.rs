@@ -17,4 +17,9 @@ impl Verdict {
     pub(in crate::gateway) fn is_requests_fault(&self) -> bool {
         matches!(self.error, ApiError::UpstreamRefused { .. })
     }
+
+    /// Whether the gateway's own credential is to blame, or the account behind it.
+    pub(in crate::gateway) fn refuses_credential(&self) -> bool {
+        matches!(self.status, 401..=403)
+    }
 }

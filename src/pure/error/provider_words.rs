@@ -1,5 +1,5 @@
-//! What a provider says when it refuses a call, in the shapes that providers have: the message for the client, and whether it speaks of
-//! the operator's key or account with the provider, which is not the client's to read.
+//! What a provider says when it refuses a call, in the shapes that providers have: the message for the client, the code and the field that it
+//! names, and whether it speaks of the operator's key or account with the provider, which is not the client's to read.
 
 use serde_json::Value;
 
@@ -8,8 +8,20 @@ use serde_json::Value;
 pub struct ProviderWords {
     /// Its message, of [`MESSAGE_CHARS_MAX`] characters at most. None where none can be read.
     pub message: Option<String>,
+    /// What it names beside.
+    pub named: Named,
     /// The entry of the tables by which it speaks of the operator's key or account. None: it speaks of the request.
     pub about_operator: Option<&'static str>,
+}
+
+/// What a refusal names for the client's program: each at most [`NAME_BYTES_MAX`] letters, digits and `_-.:/[]$`. What is no such name is left
+/// out and not cut, for a part of a name names something else.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Named {
+    /// The provider's own code of what is wrong, such as `context_length_exceeded`. A number is none: the status says as much.
+    pub code: Option<Box<str>>,
+    /// The field of the request that is at fault, as the provider writes it.
+    pub param: Option<Box<str>>,
 }
 
 impl ProviderWords {
@@ -22,6 +34,10 @@ impl ProviderWords {
         let Some(inner) = forwarded(&value) else { return own };
         ProviderWords {
             message: inner.message.or(own.message),
+            named: Named {
+                code: inner.named.code.or(own.named.code),
+                param: inner.named.param.or(own.named.param),
+            },
             about_operator: own.about_operator.or(inner.about_operator),
         }
     }
@@ -34,7 +50,12 @@ impl ProviderWords {
             Message::Written(text) => operator_phrase(text),
             Message::Composed(_) => None,
         });
+        let name = |field: &str| [error, outer].into_iter().find_map(|of| of.get(field)?.as_str());
         ProviderWords {
+            named: Named {
+                code: name("code").and_then(plain_name),
+                param: name("param").and_then(plain_name),
+            },
             about_operator: operator_code(error).or_else(|| operator_code(outer)).or(by_message),
             message: message.map(|message| shortened(message.text())),
         }
@@ -44,6 +65,7 @@ impl ProviderWords {
     fn plain(text: &str) -> ProviderWords {
         ProviderWords {
             message: (!text.trim().is_empty()).then(|| shortened(text)),
+            named: Named::default(),
             about_operator: operator_phrase(text),
         }
     }
@@ -122,6 +144,12 @@ fn shortened(text: &str) -> String {
     text.chars().take(MESSAGE_CHARS_MAX).collect()
 }
 
+fn plain_name(text: &str) -> Option<Box<str>> {
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"_-.:/[]$".contains(&byte);
+    let is_name = !text.is_empty() && text.len() <= NAME_BYTES_MAX && text.bytes().all(is_plain);
+    is_name.then(|| Box::from(text))
+}
+
 /// The code of the table that one of these fields is. Others, such as `param`, may have the client's own text in them.
 fn operator_code(error: &Value) -> Option<&'static str> {
     let fields = ["code", "type", "status"].into_iter();
@@ -146,6 +174,8 @@ fn operator_phrase(message: &str) -> Option<&'static str> {
 
 /// Most characters of a provider's message that are passed on.
 pub const MESSAGE_CHARS_MAX: usize = 2_000;
+/// The longest name that is passed on.
+pub const NAME_BYTES_MAX: usize = 128;
 /// What OpenRouter says where a provider's own words stand in `metadata.raw`.
 const FORWARDED: &str = "Provider returned error";
 /// Whole values of `code`, `type`, `status` and `details[].reason`, in any case.

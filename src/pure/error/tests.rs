@@ -14,8 +14,10 @@ fn the_code_in_the_body_is_the_status() {
         ApiError::UpstreamRefused {
             status: 422,
             message: "x".into(),
+            named: Named::default(),
         },
         ApiError::Internal,
+        ApiError::CredentialRefused,
     ];
     for error in errors {
         let wire = error.to_wire();
@@ -115,7 +117,53 @@ fn a_provider_that_does_not_find_something_is_told_apart() {
         (400, "invalid_request_error"),
         (422, "invalid_request_error"),
     ] {
-        let message = "x".to_owned();
-        assert_eq!(ApiError::UpstreamRefused { status, message }.to_wire().kind, kind);
+        let refused = ApiError::UpstreamRefused {
+            status,
+            message: "x".to_owned(),
+            named: Named::default(),
+        };
+        assert_eq!(refused.to_wire().kind, kind);
     }
+}
+
+#[test]
+fn what_a_provider_names_stands_beside_its_message_and_the_code_stays_the_status() {
+    let told = |code: Option<&str>, param: Option<&str>| {
+        let refused = ApiError::UpstreamRefused {
+            status: 400,
+            message: "too long".to_owned(),
+            named: Named {
+                code: code.map(Box::from),
+                param: param.map(Box::from),
+            },
+        };
+        String::from_utf8(refused.to_wire().body()).unwrap()
+    };
+    let plain = r#"{"error":{"code":400,"message":"too long","type":"invalid_request_error""#;
+    for (code, param, rest) in [
+        (None, None, "}}"),
+        (
+            Some("context_length_exceeded"),
+            Some("messages"),
+            r#","param":"messages","metadata":{"provider_code":"context_length_exceeded"}}}"#,
+        ),
+        (None, Some("tools[0].name"), r#","param":"tools[0].name"}}"#),
+        (
+            Some("content_filter"),
+            None,
+            r#","metadata":{"provider_code":"content_filter"}}}"#,
+        ),
+    ] {
+        assert_eq!(told(code, param), format!("{plain}{rest}"));
+    }
+}
+
+#[test]
+fn only_a_failure_that_its_operator_has_to_mend_is_final() {
+    let (failed, refused) = (
+        ApiError::UpstreamFailed.to_wire(),
+        ApiError::CredentialRefused.to_wire(),
+    );
+    assert_eq!((failed.should_retry, refused.should_retry), (None, Some(false)));
+    assert_eq!(failed.body(), refused.body(), "the client is not told why");
 }

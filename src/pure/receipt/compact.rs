@@ -30,7 +30,8 @@ type Compact = (
 );
 
 /// [`CallFacts`] in the order of their fields; the two later times are milliseconds after `created`, which the request's id says, the
-/// prices are in 10^-24 credit. What stands at the end is only there where a price depends on it, or an end user is named: earlier versions read the rest.
+/// prices are in 10^-24 credit. What stands at the end is only there where a price depends on it, an end user is named, or the client had left:
+/// earlier versions read the rest.
 #[derive(Deserialize)]
 struct CompactFacts(
     Option<Arc<str>>,
@@ -51,6 +52,7 @@ struct CompactFacts(
     #[serde(default)] Option<Box<str>>,
     #[serde(default, with = "rust_decimal::serde::str_option")] Option<Decimal>,
     #[serde(default)] Option<Box<str>>,
+    #[serde(default)] bool,
 );
 
 /// [`BilledKinds`] in the order of their fields.
@@ -73,7 +75,8 @@ impl Serialize for CompactFacts {
         list.serialize_element(&self.11)?;
         list.serialize_element(&self.12)?;
         // Each of these stands there when it or one after it has something to say.
-        let has_end_user = self.17.is_some();
+        let has_client_left = self.18;
+        let has_end_user = has_client_left || self.17.is_some();
         let has_cost = has_end_user || self.16.is_some();
         let has_tier = has_cost || self.15.is_some();
         let has_more = has_tier || self.14.is_some();
@@ -91,6 +94,9 @@ impl Serialize for CompactFacts {
         }
         if has_end_user {
             list.serialize_element(&self.17)?;
+        }
+        if has_client_left {
+            list.serialize_element(&self.18)?;
         }
         list.end()
     }
@@ -211,6 +217,7 @@ impl CallFacts {
             self.service_tier.clone(),
             self.provider_cost,
             self.end_user.clone(),
+            self.client_left,
         )
     }
 
@@ -234,6 +241,7 @@ impl CallFacts {
             service_tier,
             provider_cost,
             end_user,
+            client_left,
         ) = facts;
         let price = |units: Option<u128>| units.and_then(ListPrice::from_units);
         let at = |after: i64| Timestamp(id.time().0.saturating_add(after));
@@ -267,6 +275,7 @@ impl CallFacts {
             service_tier,
             provider_cost,
             end_user,
+            client_left,
         }
     }
 }

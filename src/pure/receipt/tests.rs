@@ -226,3 +226,36 @@ fn an_end_user_is_kept_and_a_receipt_without_one_is_as_it_always_was() {
         assert_eq!(serde_json::from_str::<Billed>(&shown).unwrap(), kept);
     }
 }
+
+#[test]
+fn that_the_client_had_left_is_kept_and_a_receipt_without_it_is_as_it_always_was() {
+    let left = |client_left: bool, end_user: Option<&str>| {
+        billed(Some(&CallDetails {
+            ending: Some(CallEnding::Complete),
+            client_left,
+            end_user: end_user.map(Box::from),
+            ..CallDetails::default()
+        }))
+    };
+    for (end_user, last) in [(None, ""), (Some("u-1"), ",null,null,null,null,\"u-1\"")] {
+        let stayed = left(false, end_user).to_compact().unwrap();
+        assert!(stayed.ends_with(&format!(",null,null{last}]]")), "{stayed}");
+        let kept = left(true, end_user);
+        let text = kept.to_compact().unwrap();
+        let stem = stayed.strip_suffix("]]").unwrap();
+        let between = if end_user.is_none() {
+            ",null,null,null,null,null"
+        } else {
+            ""
+        };
+        assert_eq!(text, format!("{stem}{between},true]]"));
+        assert_eq!(Billed::of_compact(&kept.account, &text).unwrap(), kept, "{text}");
+        let of = UsageOfReceipt::of_compact(&text).unwrap();
+        assert_eq!((of.prompt_tokens, of.cost), (kept.prompt_tokens, kept.cost));
+        let shown = serde_json::to_string(&kept).unwrap();
+        assert!(shown.contains(r#""client_left":true"#), "{shown}");
+        assert_eq!(serde_json::from_str::<Billed>(&shown).unwrap(), kept);
+        let shown = serde_json::to_string(&left(false, end_user)).unwrap();
+        assert!(!shown.contains("client_left"), "{shown}");
+    }
+}

@@ -49,8 +49,8 @@ impl RequestBody {
     /// - A streamed answer: `stream` is true and `stream_options.include_usage` is true, whatever the client sent.
     /// - In a chat, when the client or the edit sets a maximum: the smaller of them stands in the edit's field, and there alone. The
     ///   other spelling is taken out, for an upstream that reads one name may ignore the other, or heed the other first.
-    /// - `metadata`, a `store` that is null or false, and in a chat `session_id` and `usage` are taken out, each unless the edit's rules
-    ///   allow it: they are for this gateway or ask for nothing, and some upstreams refuse them.
+    /// - `metadata`, a `store` that is null or false, in a chat `session_id` and `usage`, and refused fields that ask for nothing are taken
+    ///   out, each unless the edit's rules allow it: they are for this gateway or ask for nothing, and some upstreams refuse them.
     ///
     /// All other bytes are the client's: unknown fields, number spellings, the order of keys, white space. When nothing differs the
     /// client's bytes are returned without a copy.
@@ -79,7 +79,16 @@ impl RequestBody {
         for (place, member) in dropped.iter_mut().skip(1).zip(self.withheld(edit.rules)) {
             *place = member;
         }
-        self.drop_members(&mut patch, dropped);
+        let names = self.names.as_deref();
+        let unasked = names.map(|names| names.unasked.as_slice()).unwrap_or_default();
+        if unasked.is_empty() {
+            self.drop_members(&mut patch, &mut dropped);
+        } else {
+            let unasked = unasked.iter().filter(|unasked| !edit.rules.allows(unasked.field.name));
+            let unasked = unasked.map(|unasked| Some(unasked.member));
+            let mut dropped: Vec<Option<Member>> = dropped.into_iter().chain(unasked).collect();
+            self.drop_members(&mut patch, &mut dropped);
+        }
         match patch.apply() {
             Some(bytes) => bytes,
             None => self.bytes.clone(),
@@ -133,11 +142,11 @@ impl RequestBody {
     }
 
     /// Takes members out, each with the comma that parts it from another.
-    fn drop_members(&self, patch: &mut Patch<'_>, mut members: [Option<Member>; DROPPED_MAX]) {
+    fn drop_members(&self, patch: &mut Patch<'_>, members: &mut [Option<Member>]) {
         members.sort_by_key(|member| member.map(|member| member.key.start));
         let mut last_end = 0;
-        for member in members.into_iter().flatten() {
-            let span = self.with_comma(member, last_end);
+        for member in members.iter().flatten() {
+            let span = self.with_comma(*member, last_end);
             patch.replace(span, "");
             last_end = span.end;
         }

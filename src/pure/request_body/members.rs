@@ -6,6 +6,7 @@ use super::end_user::EndUserFields;
 use super::fields::{METADATA, SESSION, STORE, USAGE};
 use super::priced::PricedFields;
 use super::scan::{Span, Text};
+use super::unasked::Unasked;
 
 /// What few bodies have, apart, since every call carries a body.
 #[derive(Clone, Debug, Default)]
@@ -29,6 +30,8 @@ pub(super) struct Names {
     pub(super) end_user: EndUserFields,
     /// Whether some of its `tools` are no functions of the client.
     pub(super) hosted_tools: bool,
+    /// Fields that are refused where they ask for something, and here do not.
+    pub(super) unasked: Vec<Unasked>,
 }
 
 impl Names {

@@ -25,6 +25,7 @@ mod reasoning;
 mod scalar;
 mod scan;
 mod text;
+mod unasked;
 mod values;
 
 use std::borrow::Cow;
@@ -338,7 +339,7 @@ pub enum BodyError {
         field: &'static str,
     },
     /// A field by which an upstream would run something else than what is billed.
-    #[error("`{field}` is not accepted here: {effect}")]
+    #[error("`{field}` is not accepted here: {effect}; leave it out")]
     Refused {
         /// The field's name.
         field: &'static str,
@@ -348,7 +349,7 @@ pub enum BodyError {
     /// Tools that are no functions of the client: they run at the provider, or are shaped for another interface.
     #[error(
         "`tools` must be functions of the client: {{\"type\":\"function\",\"function\":{{…}}}}; tools that run at the provider are not \
-         accepted"
+         accepted; leave them out"
     )]
     HostedTools,
 }

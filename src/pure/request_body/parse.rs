@@ -10,6 +10,7 @@ use super::priced::PricedFields;
 use super::prompt::{self, Prompt, ToolOwner, count};
 use super::reasoning::{REASONING_EFFORT, Reasoning};
 use super::scan::{Fault, Kind, Scanner, Span, Spelling, Text, Value};
+use super::unasked::Unasked;
 use super::values::{asks_usage, boolean, positive, stream_options};
 use super::{
     BodyError, Endpoint, Maximum, Member, Names, RequestBody, ResponseMode, Session, StreamOptions, controls, end_user,
@@ -56,7 +57,15 @@ impl RequestBody {
         }
         scan.finish()?;
         let model = reader.required()?;
-        let mut names = reader.names;
+        let (mut names, mut refused) = (reader.names, reader.refused);
+        if let Some(names) = &mut names {
+            for asked in names
+                .unasked
+                .extract_if(.., |unasked| !unasked.is_so_for(model, &bytes))
+            {
+                refused.insert(asked.field);
+            }
+        }
         if model.spelling == Spelling::Escaped {
             names.get_or_insert_default().model = Some(Box::from(&*text::unescape(model, &bytes)));
         }
@@ -78,7 +87,7 @@ impl RequestBody {
             max_completion_tokens: reader.max_completion_tokens,
             choices: reader.choices,
             reasoning: reader.reasoning,
-            refused: reader.refused,
+            refused,
             prompt: reader.prompt,
             names,
             bytes,
@@ -154,8 +163,13 @@ impl<'a> Reader<'a> {
                 let value = self.other_value(scan)?;
                 // Null and false ask for nothing.
                 if !matches!(value.kind, Kind::Null | Kind::False) {
-                    self.refused.insert(field);
-                    self.priced.note(field.name, value.span, self.bytes);
+                    match Unasked::of(field, key.span, value, self.bytes) {
+                        Some(unasked) => self.names.get_or_insert_default().unasked.push(unasked),
+                        None => {
+                            self.refused.insert(field);
+                            self.priced.note(field.name, value.span, self.bytes);
+                        }
+                    }
                 } else if field.name == fields::STORE {
                     let (key, value) = (key.span, value.span);
                     self.names.get_or_insert_default().store = Some(Member { key, value });

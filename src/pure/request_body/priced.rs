@@ -65,7 +65,7 @@ impl RequestBody {
         asks.has_media || asks.wants_media || asks.writes != CacheWrites::Unasked || self.asks_reasoning()
     }
 
-    /// Errors with the first field that is present, neither null nor false, and let through neither by `rules`, those of the provider that
+    /// Errors with the first field that is present, asks for something, and is let through neither by `rules`, those of the provider that
     /// would get the request, nor by a price of its own among the model's `prices`.
     pub fn check_fields(&self, rules: &FieldRules, prices: Option<&PriceTable>) -> Result<(), BodyError> {
         if self.refused.is_empty() {

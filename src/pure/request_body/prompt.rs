@@ -79,6 +79,10 @@ impl RequestBody {
                         self.found_piece(Piece::Text(text), found)
                     })?;
                 }
+                // No upstream gets it, unless it asks for such fields.
+                (Some(Rule::Refused(_)), _) if self.is_unasked(key) => {
+                    scan.value()?;
+                }
                 (None | Some(Rule::Refused(_)), Endpoint::Chat | Endpoint::ChatStream)
                 | (
                     Some(Rule::Read(Read::Tools | Read::Functions | Read::Input)),
@@ -93,6 +97,12 @@ impl RequestBody {
             }
         }
         Ok(())
+    }
+
+    /// Whether the member with this key is of a refused field and asks for nothing.
+    fn is_unasked(&self, key: Text) -> bool {
+        let mut unasked = self.names.iter().flat_map(|names| &names.unasked);
+        unasked.any(|unasked| unasked.member.key == key.span)
     }
 }
 

@@ -128,7 +128,7 @@ async fn without_another_target_the_client_is_told_what_a_403_is_told() {
                 let answer = client.post("/llm/chat", body).await;
                 answer.error(500, "upstream_error");
                 assert_eq!(answer.json(), failed);
-                assert_eq!(answer.header("x-should-retry"), "", "a retry may help");
+                assert_eq!(answer.header("x-should-retry"), "false", "only the operator can help");
                 assert_eq!(answer.header("retry-after"), "");
             }
         }
@@ -139,6 +139,25 @@ async fn without_another_target_the_client_is_told_what_a_403_is_told() {
         assert_eq!(refused(&gateway, "main"), Decimal::ONE);
         assert_eq!(gateway.spent().await, Decimal::ZERO);
         gateway.check_books().await;
+    }
+}
+
+#[tokio::test]
+async fn a_retry_may_help_where_one_target_failed_otherwise() {
+    let refuses = || Reply::new(401, &[JSON], r#"{"error":{"message":"Unauthorized"}}"#);
+    for (main, spare, hint) in [
+        (refuses(), refuses(), "false"),
+        (refuses(), Reply::status(500), ""),
+        (Reply::status(500), refuses(), ""),
+    ] {
+        let (main, spare) = (Upstream::always(main).await, Upstream::always(spare).await);
+        let gateway = Setup::over(&main).spare(&spare).start().await;
+        for body in [request(TWIN), streaming(TWIN)] {
+            let answer = gateway.http1.post("/llm/chat", body).await;
+            answer.error(500, "upstream_error");
+            assert_eq!(answer.header("x-should-retry"), hint);
+        }
+        assert_eq!((main.seen().len(), spare.seen().len()), (2, 2));
     }
 }
 

@@ -77,7 +77,7 @@ impl Answer {
         assert!(error["message"].as_str().is_some_and(|text| !text.is_empty()), "{body}");
         for key in error.as_object().unwrap().keys() {
             assert!(
-                ["code", "message", "type", "metadata"].contains(&key.as_str()),
+                ["code", "message", "type", "param", "metadata"].contains(&key.as_str()),
                 "{key} in {body}"
             );
         }

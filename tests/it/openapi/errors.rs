@@ -1,5 +1,6 @@
 //! Every error that the gateway can answer with stands in the description.
 
+use tollgate::pure::error::provider_words::Named;
 use tollgate::pure::error::{AccountShortage, AccountStop, ApiError, CreditShortage, KeyFault, LimitKind};
 use tollgate::pure::idempotency::KeyRefusal;
 use tollgate::pure::ids::RequestId;
@@ -53,9 +54,11 @@ fn errors() -> Vec<ApiError> {
         ApiError::UpstreamRefused {
             status: 422,
             message: text(),
+            named: Named::default(),
         },
         ApiError::UpstreamBusy { retry_after_secs: 1 },
         ApiError::UpstreamFailed,
+        ApiError::CredentialRefused,
         ApiError::UpstreamUnreachable,
         ApiError::BodyMemoryFull { retry_after_secs: 1 },
         ApiError::Unavailable {
@@ -70,7 +73,7 @@ fn errors() -> Vec<ApiError> {
             ApiError::AccountShort(_) | ApiError::LimitSpent(_) | ApiError::AccountStopped(_) => {}
             ApiError::QuotaExceeded { .. } | ApiError::Forbidden(_) | ApiError::NotFound(_) => {}
             ApiError::MethodNotAllowed { .. } | ApiError::RateLimited { .. } | ApiError::KeyRepeated(_) => {}
-            ApiError::Internal => {}
+            ApiError::Internal | ApiError::CredentialRefused => {}
             ApiError::UpstreamRefused { .. } | ApiError::UpstreamBusy { .. } | ApiError::UpstreamFailed => {}
             ApiError::UpstreamUnreachable | ApiError::BodyMemoryFull { .. } | ApiError::Unavailable { .. } => {}
         }

@@ -134,14 +134,25 @@ struct Unknown {
     num_search_results: (),
     num_fetches: (),
     web_search_engine: (),
-    origin: (),
+    /// Nobody's site is known: a text, for OpenRouter's clients take no null.
+    origin: &'static str,
     preset_id: (),
     router: (),
     provider_responses: (),
     user_agent: (),
     http_referer: (),
-    data_region: (),
+    /// As of a call that was bound to no region.
+    data_region: DataRegion,
     workspace_id: (),
+}
+
+/// Where OpenRouter says that a call was kept.
+#[derive(Default, Serialize)]
+#[serde(rename_all = "snake_case")]
+enum DataRegion {
+    /// Nowhere in particular.
+    #[default]
+    Global,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
@@ -195,7 +206,7 @@ impl<'a, M: From<Credits> + Default> Generation<'a, M> {
             streamed: call.streamed,
             cancelled: call.ending.map(|ending| match ending {
                 CallEnding::ClientGone | CallEnding::DrainEnded => true,
-                CallEnding::Complete | CallEnding::UpstreamFailed | CallEnding::Dropped => false,
+                CallEnding::Complete | CallEnding::UpstreamFailed | CallEnding::Dropped => call.client_left,
             }),
             ending: call.ending,
             latency: span(call.created, call.first_byte),

@@ -19,7 +19,8 @@ fn settled(books: &Books, asked: &Asked<'_>, pieces: &[String], ending: Ending) 
 
 fn settle(books: &Books, ctx: &mut Ctx, pieces: &[String], ending: Ending) {
     for (at, piece) in pieces.iter().enumerate() {
-        pass(ctx, piece, ending == Ending::Complete && at + 1 == pieces.len());
+        let is_whole = matches!(ending, Ending::Complete | Ending::Drained);
+        pass(ctx, piece, is_whole && at + 1 == pieces.len());
     }
     books.settler.close(closed(ctx, ending));
 }
@@ -364,7 +365,16 @@ fn each_ending_is_in_the_receipt() {
     ] {
         let books = Books::with("10");
         settled(&books, &STREAM, &[event(COUNTED)], ending);
-        assert_eq!(books.receipts().remove(0).billed.call.ending, Some(told));
+        let call = books.receipts().remove(0).billed.call;
+        assert_eq!((call.ending, call.client_left), (Some(told), false));
+    }
+    let pieces = [event(COUNTED), reported(9, 2, Value::Null)];
+    for (ending, client_left) in [(Ending::Complete, false), (Ending::Drained, true)] {
+        let books = Books::with("10");
+        settled(&books, &STREAM, &pieces, ending);
+        let call = books.receipts().remove(0).billed.call;
+        assert_eq!(call.ending, Some(CallEnding::Complete));
+        assert_eq!((call.client_left, books.figures().0.as_str()), (client_left, "9.987"));
     }
 }
 

@@ -36,10 +36,13 @@ pub(super) fn charge(metered: &Metered, ending: Ending) -> Charge {
     match ending {
         _ if delivered => Charge::PromptToCount,
         // An answer without a token is paid for when it came to its end; one of which nothing came is not.
-        Ending::Complete | Ending::Dropped | Ending::UpstreamFailed | Ending::Stopped if !metered.began => {
+        Ending::Complete | Ending::Drained | Ending::Dropped | Ending::UpstreamFailed | Ending::Stopped
+            if !metered.began =>
+        {
             Charge::Nothing
         }
         Ending::Complete
+        | Ending::Drained
         | Ending::UpstreamFailed
         | Ending::Stopped
         | Ending::ClientGone
@@ -54,6 +57,11 @@ pub(super) fn charge(metered: &Metered, ending: Ending) -> Charge {
 pub(super) fn is_unread(metered: &Metered, ending: Ending) -> bool {
     match ending {
         Ending::ClientGone | Ending::DrainEnded { .. } => !metered.is_over && !metered.is_error,
-        Ending::Complete | Ending::UpstreamFailed | Ending::Stopped | Ending::DrainFailed | Ending::Dropped => false,
+        Ending::Complete
+        | Ending::Drained
+        | Ending::UpstreamFailed
+        | Ending::Stopped
+        | Ending::DrainFailed
+        | Ending::Dropped => false,
     }
 }

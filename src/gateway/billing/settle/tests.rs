@@ -31,6 +31,7 @@ fn metered(reported: Option<(u64, u64)>, delivered: u64) -> Metered {
 fn a_report_of_a_whole_answer_wins_however_the_call_ended() {
     for ending in [
         Ending::Complete,
+        Ending::Drained,
         Ending::ClientGone,
         Ending::UpstreamFailed,
         Ending::Stopped,
@@ -154,6 +155,7 @@ fn a_client_is_why_there_is_no_report_only_where_it_left_while_one_could_come() 
         (Ending::UpstreamFailed, false),
         (Ending::Stopped, false),
         (Ending::Complete, false),
+        (Ending::Drained, false),
         (Ending::Dropped, false),
     ] {
         assert_eq!(is_unread(&metered(None, 3), ending), is_clients, "{ending:?}");

@@ -13,9 +13,18 @@ fn read(body: &Value) -> ProviderWords {
 fn check(body: &Value, message: &str) {
     let words = ProviderWords {
         message: Some(message.to_owned()),
-        about_operator: None,
+        ..ProviderWords::default()
     };
     assert_eq!(read(body), words, "{body}");
+}
+
+/// Checks what is read of this body as code and param.
+fn check_named(body: &Value, code: Option<&str>, param: Option<&str>) {
+    let named = Named {
+        code: code.map(Box::from),
+        param: param.map(Box::from),
+    };
+    assert_eq!(read(body).named, named, "{body}");
 }
 
 #[test]
@@ -115,4 +124,51 @@ fn codes_count_where_they_are_the_whole_field_and_phrases_where_the_message_begi
     ] {
         assert_eq!(read(&body).about_operator, None, "{body}");
     }
+}
+
+#[test]
+fn its_code_and_the_field_that_it_names_are_read_where_they_are_plain_names() {
+    let error = |code: Value, param: Value| json!({ "message": "x", "type": "t", "code": code, "param": param });
+    let long = json!({ "error": error(json!("context_length_exceeded"), json!("messages")) });
+    check_named(&long, Some("context_length_exceeded"), Some("messages"));
+    check_named(&json!([long]), Some("context_length_exceeded"), Some("messages"));
+    let filtered = json!({ "error": error(json!("content_filter"), Value::Null) });
+    check_named(&filtered, Some("content_filter"), None);
+    let flat = json!({ "code": "InvalidParameter", "message": "x" });
+    check_named(&flat, Some("InvalidParameter"), None);
+    let placed = error(Value::Null, json!("messages.[0].content/$text:a-b"));
+    check_named(&placed, None, Some("messages.[0].content/$text:a-b"));
+    // No names: numbers, what is empty, has other signs in it, or is too long.
+    let (fits, longer) = ("a".repeat(NAME_BYTES_MAX), "a".repeat(NAME_BYTES_MAX + 1));
+    check_named(&error(json!(fits), json!(fits)), Some(&fits), Some(&fits));
+    for none in [
+        json!(400),
+        json!(""),
+        json!(["a"]),
+        json!("Client specified an invalid argument"),
+        json!("a\"b"),
+        json!("<b>"),
+        json!("größe"),
+        json!("a\nb"),
+        json!(longer),
+    ] {
+        check_named(&json!({ "error": error(none.clone(), none) }), None, None);
+    }
+}
+
+#[test]
+fn what_an_aggregators_provider_names_is_preferred() {
+    let through = |code: Value, raw: Value| {
+        let metadata = json!({ "raw": raw.to_string() });
+        json!({ "error": { "message": FORWARDED, "code": code, "param": "outer", "metadata": metadata } })
+    };
+    let inner = json!({ "error": { "message": "x", "code": "inner_code", "param": "inner" } });
+    check_named(&through(json!("outer_code"), inner), Some("inner_code"), Some("inner"));
+    let plain = json!({ "error": { "message": "x" } });
+    check_named(
+        &through(json!("outer_code"), plain.clone()),
+        Some("outer_code"),
+        Some("outer"),
+    );
+    check_named(&through(json!(400), plain), None, Some("outer"));
 }

@@ -75,7 +75,7 @@ fn an_error_says_where() {
         .unwrap_err();
     assert_eq!(
         error.to_string(),
-        "`models` is not accepted here: it lets the upstream choose another model or provider"
+        "`models` is not accepted here: it lets the upstream choose another model or provider; leave it out"
     );
 }
 

@@ -14,6 +14,7 @@ mod grammar;
 mod maxima;
 mod priced;
 mod prompts;
+mod unasked;
 mod withheld;
 
 pub(super) fn chat(body: &str) -> Result<RequestBody, BodyError> {
@@ -316,7 +317,7 @@ fn fields_that_change_what_runs_are_refused_unless_allowed() {
     );
     assert_eq!(FieldRules::allowing(["model"]), Err(UnknownField("model".to_owned())));
     assert!(
-        embeddings(r#"{"model":"m","input":"a","provider":{}}"#)
+        embeddings(r#"{"model":"m","input":"a","provider":{"order":["x"]}}"#)
             .unwrap()
             .check_fields(&none, None)
             .is_err()
@@ -359,7 +360,7 @@ fn tools_that_the_upstream_runs_are_refused() {
 #[test]
 fn tools_that_are_refused_are_told_what_tools_must_be() {
     const HOSTED: &str = "`tools` must be functions of the client: {\"type\":\"function\",\"function\":{…}}; tools that run at the provider \
-                          are not accepted";
+                          are not accepted; leave them out";
     let told = |members: &str| {
         let refused = check_accepted(members).check_fields(&FieldRules::default(), None);
         refused.unwrap_err().to_string()
@@ -375,7 +376,7 @@ fn tools_that_are_refused_are_told_what_tools_must_be() {
     }
     assert_eq!(
         told(r#""hosted_tools":["x"],"tools":[{"type":"function","function":{"name":"f"}}]"#),
-        "`hosted_tools` is not accepted here: the upstream charges for it beside the tokens",
+        "`hosted_tools` is not accepted here: the upstream charges for it beside the tokens; leave it out",
         "a key is told by its name"
     );
 }
