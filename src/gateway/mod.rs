@@ -68,7 +68,7 @@ impl ProxyHttp for Tollgate {
 
     async fn upstream_peer(&self, session: &mut Session, ctx: &mut Self::CTX) -> Result<Box<HttpPeer>> {
         hook("upstream_peer", ctx);
-        let peer = crate::gateway::upstream::request::peer(session.req_header(), ctx, self.clock())?;
+        let peer = crate::gateway::upstream::request::peer(session.req_header(), ctx, self.clock()).await?;
         recorder::attempt(ctx);
         Ok(peer)
     }

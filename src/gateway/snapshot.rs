@@ -185,6 +185,11 @@ impl Snapshot {
         candidates.next(tried, conversation, clock).cloned()
     }
 
+    /// Whether several targets of a model share its calls: then it counts which conversation a call is of.
+    pub(crate) fn are_targets_shared(&self, model: &str) -> bool {
+        self.candidates.get(model).is_some_and(Candidates::are_shared)
+    }
+
     /// Whether a target is left that was not tried.
     pub(crate) fn is_target_left(&self, model: &str, tried: &[usize]) -> bool {
         self.candidates

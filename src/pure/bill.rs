@@ -110,7 +110,7 @@ impl Tariff<'_> {
 
     /// The prompt's tokens, counted as settlement counts them. None for a prompt that takes too long to count while its answer waits.
     pub fn counted_prompt(&self) -> Option<PromptTokens> {
-        let is_short = self.body.prompt_bytes() <= COUNTED_INLINE_BYTES_MAX;
+        let is_short = self.body.visited_bytes() <= COUNTED_INLINE_BYTES_MAX;
         is_short.then(|| counted_prompt(self.body, &self.model.id, &prompt_limits(self.model)))
     }
 
@@ -140,5 +140,5 @@ pub fn prompt_bounds(model: &Model) -> PromptBounds {
     }
 }
 
-/// Prompts up to this many bytes are counted where the call ends (about 1 ms); longer ones on a thread of their own.
+/// Prompts for which no more bytes than this are read are counted where the call ends (about 1 ms); others on a thread of their own.
 pub const COUNTED_INLINE_BYTES_MAX: u64 = 64 << 10;

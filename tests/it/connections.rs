@@ -1,5 +1,7 @@
 //! The connection as HTTP clients expect it: `Expect: 100-continue`, HEAD, keep-alive after every kind of answer, missing lengths.
 
+use std::time::{Duration, Instant};
+
 use serde_json::json;
 
 use crate::chat::{request, streaming};
@@ -348,6 +350,7 @@ async fn a_body_that_does_not_come_in_time_is_408() {
         .start()
         .await;
     for framing in ["content-length: 1000", "transfer-encoding: chunked"] {
+        let began = Instant::now();
         let mut raw = Raw::connect(gateway.address).await;
         raw.send(http(
             &gateway,
@@ -357,7 +360,15 @@ async fn a_body_that_does_not_come_in_time_is_408() {
             "5\r\n{\"mod\r\n",
         ))
         .await;
-        raw.answer().await.error(408, "invalid_request_error");
+        let answer = raw.answer().await;
+        answer.error(408, "invalid_request_error");
+        assert_eq!(answer.header("connection"), "close");
+        // The time of a short body is not followed by the five seconds in which one of a refused request is taken.
+        assert!(
+            began.elapsed() < Duration::from_secs(4),
+            "{framing}: {:?}",
+            began.elapsed()
+        );
         raw.closed().await;
     }
     gateway.check_untouched(&upstream).await;

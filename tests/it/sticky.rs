@@ -210,6 +210,27 @@ async fn of_a_target_that_fails_its_conversations_go_to_the_others_and_the_other
     gateway.check_books().await;
 }
 
+/// A long body is looked through on another thread.
+#[tokio::test]
+async fn a_turn_whose_body_is_long_goes_where_the_short_ones_went() {
+    let upstreams = upstreams().await;
+    let gateway = shared(&upstreams, |_| ()).await;
+    for conversation in 0..8 {
+        let mut body = turn(conversation, 0);
+        gateway.http1.post("/llm/chat", body.to_string()).await.ok();
+        let long = json!({ "role": "user", "content": "word ".repeat(60_000) });
+        body["messages"].as_array_mut().unwrap().push(long);
+        gateway.http1.post("/llm/chat", body.to_string()).await.ok();
+    }
+    let seen = seen_by(&upstreams);
+    assert!(
+        seen.values()
+            .all(|targets| targets.len() == 2 && targets[0] == targets[1]),
+        "{seen:?}"
+    );
+    assert!(upstreams.iter().filter(|upstream| !upstream.seen().is_empty()).count() > 1);
+}
+
 #[tokio::test]
 async fn a_provider_that_knows_sessions_may_be_sent_them() {
     let upstreams = upstreams().await;

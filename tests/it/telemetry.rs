@@ -3,6 +3,7 @@
 mod told;
 
 use std::collections::HashMap;
+use std::time::{Duration, Instant};
 
 use rust_decimal::Decimal;
 use serde_json::Value;
@@ -12,7 +13,7 @@ use crate::chat::{request, streaming};
 use crate::harness::catalogue::{SMALL, TWIN};
 use crate::harness::metrics::Metrics;
 use crate::harness::operator::Process;
-use crate::harness::{Cue, Gateway, KeySpec, Reply, Setup, Upstream, eventually};
+use crate::harness::{Cue, Gateway, KeySpec, Raw, Reply, Setup, Upstream, eventually};
 
 /// The fields of the access log, in their order.
 const FIELDS: [&str; 18] = [
@@ -212,6 +213,41 @@ async fn times_of_a_call_are_counted_once() {
         metrics.sum("tollgate_overhead_seconds_count", &[("route", "chat")]),
         1.into()
     );
+}
+
+#[tokio::test]
+async fn waiting_for_a_body_that_never_came_is_not_the_gateways_own_time() {
+    let upstream = Upstream::unused().await;
+    let setup = Setup::over(&upstream).conf(|conf| conf["timeouts"]["body_ms"] = 1_000.into());
+    let mut gateway = setup.start().await;
+    let begun = async || {
+        let fields = "HTTP/1.1\r\nhost: x\r\nexpect: 100-continue";
+        let mut raw = Raw::posted_as(&gateway, "/llm/chat", fields, 100, "").await;
+        assert_eq!(raw.head().await.status, 100);
+        (raw, Instant::now())
+    };
+    // A client that leaves in its body after a while, and one whose time is over.
+    let (left, since) = begun().await;
+    let mut asked = 0;
+    while since.elapsed() < Duration::from_millis(300) {
+        gateway.http1.get("/llm/health").await.ok();
+        asked += 1;
+    }
+    left.close();
+    let (mut late, _) = begun().await;
+    late.answer().await.error(408, "invalid_request_error");
+    late.close();
+    gateway.counted(asked + 2).await;
+    let lines = gateway.access_log();
+    for status in [499, 408] {
+        let mut of_status = lines
+            .iter()
+            .filter(|line| line.contains(&format!("\"status\":{status},")));
+        let line = of_status.next().unwrap();
+        let [all, own] = ["duration_ms", "overhead_ms"].map(|name| figure(line, name).unwrap());
+        assert!(own * Decimal::TWO < all, "{line}");
+    }
+    gateway.check_untouched(&upstream).await;
 }
 
 #[tokio::test]

@@ -86,19 +86,32 @@ pub(in crate::gateway) async fn decide(
     match steps(tollgate, session, ctx).await {
         Ok(decision) => Ok(decision),
         Err(Failed::Api(error)) => {
-            ctx.recorder().failed(&error);
-            let sends_body = responses::sends_body(session);
-            // In boxes here and below, for what is seldom done would else be room that every call keeps.
-            Box::pin(responses::error(session, ctx, &error.to_wire())).await?;
-            if sends_body {
-                let began = crate::clock::monotonic();
-                Box::pin(responses::linger(session, ctx)).await;
-                ctx.recorder().waited_for_body(began.elapsed());
-            }
+            // In a box, here and below, for what is seldom done would else be room that every call keeps.
+            Box::pin(refuse(session, ctx, error)).await?;
             Ok(Decision::Answered)
         }
         Err(Failed::Wire(error)) => Err(error),
     }
+}
+
+/// Tells a client why its request is refused. What is still on its way of a short body is taken first, so that the connection can be used
+/// again, but where the body's time is over.
+async fn refuse(session: &mut ServerSession, ctx: &mut Ctx, error: ApiError) -> pingora::Result<()> {
+    ctx.recorder().failed(&error);
+    let sends_body = responses::sends_body(session);
+    if matches!(error, ApiError::BodyTimeout) {
+        session.set_keepalive(None);
+    } else {
+        let ((), wait) = waited(pin!(responses::take_short_body(session))).await;
+        ctx.recorder().waited_for_body(wait.unwrap_or_default());
+    }
+    responses::error_at_once(session, ctx, &error.to_wire()).await?;
+    if sends_body {
+        let began = crate::clock::monotonic();
+        responses::linger(session, ctx).await;
+        ctx.recorder().waited_for_body(began.elapsed());
+    }
+    Ok(())
 }
 
 async fn steps(tollgate: &Tollgate, session: &mut ServerSession, ctx: &mut Ctx) -> Result<Decision, Failed> {
@@ -230,12 +243,13 @@ async fn admitted(
     };
     let (received, wait) = waited(pin!(receive::body(session, config, owner.room(), &mut precheck))).await;
     ctx.rate = precheck.rate.or(ctx.rate);
-    let bytes = received?;
+    // Also for one that never came to its end.
     ctx.recorder().waited_for_body(wait.unwrap_or_default());
-    let is_small = receive::is_small(bytes.len());
-    let has_waited = wait.is_some() || parse::is_long(bytes.len());
+    let received = received?;
+    let is_small = receive::is_small(received.length());
+    let has_waited = wait.is_some() || parse::is_long(received.length());
     let parsed = match admit::address_allows(&caller, ctx.client) {
-        Ok(()) => parse::parsed(bytes, endpoint, name).await,
+        Ok(()) => parse::parsed(received, endpoint, name).await,
         Err(error) => Err(error),
     };
     let caller = match has_waited {

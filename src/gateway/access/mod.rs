@@ -10,5 +10,6 @@ pub(crate) mod idempotency;
 pub(crate) mod parse;
 pub(crate) mod precheck;
 pub(crate) mod receive;
+pub(crate) mod received;
 mod refusal;
 mod worst_case;

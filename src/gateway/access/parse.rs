@@ -1,8 +1,9 @@
-//! From the bytes of a body to what it asks for. To parse a long one, and to hash it, may take a second: that is done on a thread of its own,
+//! From a body that has come to what it asks for. To parse a long one, and to hash it, may take a second: that is done on a thread of its own,
 //! for the streams of this one do not wait for it.
 
-use bytes::Bytes;
+use tokio::sync::Semaphore;
 
+use super::received::{PIECE_BYTES, Received};
 use crate::pure::error::ApiError;
 use crate::pure::idempotency::{Fingerprint, KeyName};
 use crate::pure::request_body::{BodyError, Endpoint, RequestBody};
@@ -15,9 +16,10 @@ pub(in crate::gateway) struct Parsed {
     pub(in crate::gateway) keyed: Option<(KeyName, Fingerprint)>,
 }
 
-/// Whether a body of so many bytes is parsed elsewhere, and waited for.
+/// Whether a body has so many bytes that what reads or copies all of it is done [`elsewhere`], and waited for: a body of [`PIECE_BYTES`]
+/// takes a millisecond to parse, and one of small keys alone some ten.
 pub(in crate::gateway) fn is_long(bytes: usize) -> bool {
-    bytes > INLINE_BYTES_MAX
+    bytes > PIECE_BYTES
 }
 
 /// Parses a body, and makes the fingerprint of a call that brings an idempotency key.
@@ -25,27 +27,34 @@ pub(in crate::gateway) fn is_long(bytes: usize) -> bool {
 /// # Errors
 /// 400 where it is no request; 500 where it could not be read.
 pub(in crate::gateway) async fn parsed(
-    bytes: Bytes,
+    received: Received,
     endpoint: Endpoint,
     name: Option<KeyName>,
 ) -> Result<Parsed, ApiError> {
-    match is_long(bytes.len()) {
-        false => parse(bytes, endpoint, name),
+    match is_long(received.length()) {
+        false => parse(received, endpoint, name),
         // In a box: seldom, and room that every call would keep.
-        true => Box::pin(parsed_elsewhere(bytes, endpoint, name)).await,
+        true => Box::pin(elsewhere(&PARSING, move || parse(received, endpoint, name))).await?,
     }
 }
 
-async fn parsed_elsewhere(bytes: Bytes, endpoint: Endpoint, name: Option<KeyName>) -> Result<Parsed, ApiError> {
-    let Ok(_place) = PARSING.acquire().await else {
+/// Does work that takes long on a thread of its own, once it has one of these places.
+///
+/// # Errors
+/// 500 where it could not be done.
+pub(in crate::gateway) async fn elsewhere<T: Send + 'static>(
+    places: &'static Semaphore,
+    work: impl FnOnce() -> T + Send + 'static,
+) -> Result<T, ApiError> {
+    let Ok(_place) = places.acquire().await else {
         return Err(ApiError::Internal);
     };
-    let parsed = tokio::task::spawn_blocking(move || parse(bytes, endpoint, name)).await;
-    parsed.map_err(|_| ApiError::Internal)?
+    let done = tokio::task::spawn_blocking(work).await;
+    done.map_err(|_| ApiError::Internal)
 }
 
-fn parse(bytes: Bytes, endpoint: Endpoint, name: Option<KeyName>) -> Result<Parsed, ApiError> {
-    let body = RequestBody::parse(bytes, endpoint).map_err(unreadable)?;
+fn parse(received: Received, endpoint: Endpoint, name: Option<KeyName>) -> Result<Parsed, ApiError> {
+    let body = RequestBody::parse(received.joined(), endpoint).map_err(unreadable)?;
     let keyed = name.map(|name| (name, Fingerprint::of(endpoint, body.bytes())));
     Ok(Parsed { body, keyed })
 }
@@ -67,9 +76,8 @@ pub(super) fn sentence(error: &impl std::fmt::Display) -> String {
     }
 }
 
-/// Longer bodies are parsed elsewhere, so many at once. One of so many bytes takes a millisecond, and one of small keys alone some ten.
-const INLINE_BYTES_MAX: usize = 256 << 10;
-static PARSING: tokio::sync::Semaphore = tokio::sync::Semaphore::const_new(2);
+/// How many long bodies are parsed at once.
+static PARSING: Semaphore = Semaphore::const_new(2);
 
 #[cfg(test)]
-mod tests;
+pub(in crate::gateway) mod tests;

@@ -8,6 +8,7 @@ use pingora::protocols::http::ServerSession;
 use super::body_memory::{BodyPermit, SMALL_BYTES_MAX};
 use super::head_check::MISFRAMED;
 use super::precheck::Precheck;
+use super::received::{PIECE_BYTES, Pieces, Received};
 use crate::config::Config;
 use crate::gateway::api::endpoints::Failed;
 use crate::gateway::api::responses::clients;
@@ -24,7 +25,7 @@ pub(in crate::gateway) async fn body(
     config: &Config,
     room: BodyPermit,
     precheck: &mut Precheck<'_>,
-) -> Result<Bytes, Failed> {
+) -> Result<Received, Failed> {
     let headers = &session.req_header().headers;
     if let Some(encoding) = headers.get(header::CONTENT_ENCODING)
         && !encoding.as_bytes().eq_ignore_ascii_case(b"identity")
@@ -44,6 +45,7 @@ pub(in crate::gateway) async fn body(
         clients(send_continue(session).await)?;
     }
     let body = Incoming {
+        full: None,
         bytes: Vec::new(),
         length,
         is_checked: length.is_some_and(|length| length > SMALL_BYTES_MAX),
@@ -64,6 +66,8 @@ pub(in crate::gateway) fn is_small(bytes: usize) -> bool {
 
 /// A body on its way.
 struct Incoming<'a> {
+    /// What came before `bytes` of one that is long. In a box, since few are.
+    full: Option<Box<Pieces>>,
     bytes: Vec<u8>,
     /// What its sender announced.
     length: Option<u64>,
@@ -74,25 +78,66 @@ struct Incoming<'a> {
 }
 
 impl Incoming<'_> {
-    async fn read(mut self, session: &mut ServerSession, precheck: &mut Precheck<'_>) -> Result<Bytes, Failed> {
+    async fn read(mut self, session: &mut ServerSession, precheck: &mut Precheck<'_>) -> Result<Received, Failed> {
         while let Some(piece) = session.read_request_body().await? {
-            let bytes = self.bytes.len().saturating_add(piece.len());
+            let came = self.came();
+            let bytes = came.saturating_add(piece.len());
             self.check(count(bytes), precheck)?;
-            if self.bytes.is_empty() && self.length == Some(count(bytes)) {
+            if came == 0 && self.length == Some(count(bytes)) {
                 self.room
                     .grow(count(bytes), &self.config.body_memory)
                     .map_err(ApiError::from)?;
-                return Ok(self.room.keep(piece)); // The usual case: one read, no copy.
+                return Ok(Received::Whole(self.room.keep(piece))); // The usual case: one read, no copy.
             }
-            self.make_room(bytes)?;
-            self.bytes.extend_from_slice(&piece);
+            self.add(&piece)?;
+            if bytes / PIECE_BYTES > came / PIECE_BYTES {
+                // Who sends as fast as it is read does not keep the thread: others have their turn after each piece.
+                drop(piece);
+                tokio::task::yield_now().await;
+            }
+        }
+        Ok(self.end())
+    }
+
+    /// The body, of which nothing more comes.
+    fn end(mut self) -> Received {
+        if let Some(mut pieces) = self.full {
+            pieces.push(self.bytes);
+            return Received::in_pieces(*pieces, self.room);
         }
         if self.bytes.is_empty() {
-            return Ok(Bytes::new());
+            return Received::Whole(Bytes::new());
         }
         self.bytes.shrink_to_fit();
         self.room.shrink(count(self.bytes.capacity()));
-        Ok(self.room.keep(self.bytes))
+        Received::Whole(self.room.keep(self.bytes))
+    }
+
+    /// Bytes of the pieces that are full.
+    fn before(&self) -> usize {
+        self.full.as_deref().map_or(0, Pieces::length)
+    }
+
+    /// Bytes that have come.
+    fn came(&self) -> usize {
+        self.before().saturating_add(self.bytes.len())
+    }
+
+    /// Takes in what has come. A long body is kept in pieces: to let one buffer grow would copy megabytes, and the streams of this thread
+    /// would wait.
+    fn add(&mut self, mut came: &[u8]) -> Result<(), ApiError> {
+        while !came.is_empty() {
+            if self.bytes.len() >= PIECE_BYTES {
+                let full = std::mem::take(&mut self.bytes);
+                self.full.get_or_insert_default().push(full);
+            }
+            let length = PIECE_BYTES.saturating_sub(self.bytes.len()).min(came.len());
+            let (fits, rest) = came.split_at(length);
+            self.make_room(self.bytes.len().saturating_add(length))?;
+            self.bytes.extend_from_slice(fits);
+            came = rest;
+        }
+        Ok(())
     }
 
     /// Looks at a body that has come to so many bytes.
@@ -108,21 +153,26 @@ impl Incoming<'_> {
         Ok(())
     }
 
-    /// Allocates for a body of `bytes`, and what counts is what is allocated: at most twice of what has come, and no more than was
-    /// announced or may come.
+    /// Allocates for a piece of `bytes`, and what counts is what is allocated: at most twice of what has come, or a piece more, and no more
+    /// than was announced or may come.
     fn make_room(&mut self, bytes: usize) -> Result<(), ApiError> {
         if bytes <= self.bytes.capacity() {
             return Ok(());
         }
+        let before = self.before();
         let most = self.length.unwrap_or(self.config.body_bytes_max);
-        let most = usize::try_from(most).unwrap_or(usize::MAX);
-        let twice = bytes.saturating_mul(2).max(ALLOCATED_AT_FIRST);
-        let capacity = twice.min(most).max(bytes);
+        let most = usize::try_from(most).unwrap_or(usize::MAX).saturating_sub(before);
+        let wanted = match before {
+            0 => bytes.saturating_mul(2).max(ALLOCATED_AT_FIRST),
+            _ => PIECE_BYTES,
+        };
+        let capacity = wanted.min(PIECE_BYTES).min(most).max(bytes);
         let limits = &self.config.body_memory;
-        let capacity = match self.room.grow(count(capacity), limits) {
+        let all = |piece: usize| count(before.saturating_add(piece));
+        let capacity = match self.room.grow(all(capacity), limits) {
             Ok(()) => capacity,
             // It may be near its end.
-            Err(_) => self.room.grow(count(bytes), limits).map(|()| bytes)?,
+            Err(_) => self.room.grow(all(bytes), limits).map(|()| bytes)?,
         };
         self.bytes.reserve_exact(capacity.saturating_sub(self.bytes.len()));
         Ok(())
@@ -156,3 +206,6 @@ fn is_misframed(error: &pingora::Error) -> bool {
 
 /// What is allocated for a body that comes in pieces, in bytes.
 const ALLOCATED_AT_FIRST: usize = 4 << 10;
+
+#[cfg(test)]
+mod tests;

@@ -39,7 +39,7 @@ pub(super) async fn counted(
 ) -> Option<WorstCase> {
     let encoding = Encoding::for_model(&model.id);
     let limit = limit.min(cheap.prompt.0);
-    let text_tokens = if body.prompt_bytes() <= COUNTED_INLINE_BYTES_MAX {
+    let text_tokens = if body.visited_bytes() <= COUNTED_INLINE_BYTES_MAX {
         counted_text_within(body, encoding, limit)
     } else {
         let body = body.clone();

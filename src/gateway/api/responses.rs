@@ -134,6 +134,11 @@ pub(crate) fn error_headers(error: &WireError, ctx: &Ctx) -> HeaderMap {
 /// Answers with an error. A short request body that is still on its way is read first, so that the connection can be used again.
 pub(crate) async fn error(session: &mut ServerSession, ctx: &Ctx, error: &WireError) -> pingora::Result<()> {
     take_short_body(session).await;
+    error_at_once(session, ctx, error).await
+}
+
+/// Answers with an error, whatever of the request's body is still on its way.
+pub(crate) async fn error_at_once(session: &mut ServerSession, ctx: &Ctx, error: &WireError) -> pingora::Result<()> {
     let body = Bytes::from(error.body());
     let mut headers = error_headers(error, ctx);
     headers.insert(header::CONTENT_LENGTH, HeaderValue::from(body.len()));
@@ -265,7 +270,7 @@ pub(crate) async fn preflight(session: &mut ServerSession, ctx: &Ctx, allow: &'s
 
 /// Pingora closes a connection that is answered before its request was read. For a short body reading it is cheaper than a new
 /// connection; a long one, or one of unknown length, is not worth it.
-async fn take_short_body(session: &mut ServerSession) {
+pub(crate) async fn take_short_body(session: &mut ServerSession) {
     let request = session.req_header();
     let headers = &request.headers;
     if awaits_continue(request) || headers.contains_key(header::TRANSFER_ENCODING) {

@@ -22,9 +22,9 @@ fn note(call: &mut Call, meter: Meter) {
         return;
     };
     let model = admission.permit.model();
-    let prompt = reported.unwrap_or_else(|| match call.body.prompt_bytes() {
+    let prompt = reported.unwrap_or_else(|| match call.body.visited_bytes() {
         bytes if bytes <= COUNTED_INLINE_BYTES_MAX => counted_prompt(&call.body, &model.id, &prompt_limits(model)),
-        bytes => estimated_prompt(bytes),
+        _ => estimated_prompt(call.body.prompt_bytes()),
     });
     let usage = Usage {
         prompt: prompt.min(admission.ceiling.prompt),

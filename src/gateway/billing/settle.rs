@@ -102,7 +102,7 @@ impl Settler {
         match charge {
             Charge::Nothing => closed.admission.hold.release(),
             Charge::Reported(usage) => raise_and_debit(closed.admission, usage, debit, &self.lifecycle),
-            Charge::PromptToCount if closed.body.prompt_bytes() <= COUNTED_INLINE_BYTES_MAX => {
+            Charge::PromptToCount if closed.body.visited_bytes() <= COUNTED_INLINE_BYTES_MAX => {
                 count_and_debit(closed, &metered, &self.lifecycle)
             }
             Charge::PromptToCount => self.count_elsewhere(closed, metered),

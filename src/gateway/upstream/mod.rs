@@ -5,6 +5,7 @@ pub(crate) mod disconnect;
 pub(crate) mod drain_permit;
 pub(crate) mod ending;
 pub(crate) mod failure;
+mod long_body;
 pub mod providers;
 pub(crate) mod refusal;
 pub(crate) mod request;

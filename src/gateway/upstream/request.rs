@@ -9,18 +9,26 @@ use pingora::http::RequestHeader;
 use pingora::upstreams::peer::HttpPeer;
 use pingora::{Error, ErrorType};
 
+use super::long_body;
+use super::targets::Candidate;
 use crate::clock::Clock;
+use crate::gateway::access::parse::is_long;
+use crate::gateway::admission::Admission;
 use crate::gateway::context::{Attempt, Call, Ctx};
 use crate::gateway::snapshot::Snapshot;
 use crate::gateway::trace;
 use crate::pure::error::ApiError;
 use crate::pure::request_body::{Edit, Endpoint};
 
-/// Chooses the next target and prepares its body.
+/// Chooses the next target and prepares its body. Waits for nothing, unless the body is a long one.
 ///
 /// # Errors
 /// When no target is left, or none has a known address: the call's `failure` says what the client is told.
-pub(in crate::gateway) fn peer(client: &RequestHeader, ctx: &mut Ctx, clock: &Clock) -> pingora::Result<Box<HttpPeer>> {
+pub(in crate::gateway) async fn peer(
+    client: &RequestHeader,
+    ctx: &mut Ctx,
+    clock: &Clock,
+) -> pingora::Result<Box<HttpPeer>> {
     let snapshot = Arc::clone(&ctx.snapshot);
     let Some(call) = ctx.call() else {
         return Error::e_explain(ErrorType::InternalError, "the call was not admitted");
@@ -32,13 +40,18 @@ pub(in crate::gateway) fn peer(client: &RequestHeader, ctx: &mut Ctx, clock: &Cl
             .filter(|attempt| !call.tried.contains(&attempt.candidate.index));
         let mut attempt = match again {
             Some(attempt) => attempt,
-            None => match next_attempt(client, &snapshot, call, clock) {
-                Some(attempt) => attempt,
-                None => {
+            None => {
+                let next = match is_long(call.body.bytes().len()) {
+                    false => next_attempt(client, &snapshot, call, clock),
+                    // In a box, for it is seldom.
+                    true => Box::pin(next_of_long(client, &snapshot, call, clock)).await?,
+                };
+                let Some(attempt) = next else {
                     call.failure.get_or_insert(Box::new(ApiError::UpstreamUnreachable));
                     return Error::e_explain(ErrorType::ConnectNoRoute, "no target is left");
-                }
-            },
+                };
+                attempt
+            }
         };
         if let Some(peer) = attempt.candidate.upstream.peer() {
             attempt.addresses_tried = attempt.addresses_tried.saturating_add(1);
@@ -58,26 +71,72 @@ fn next_attempt(client: &RequestHeader, snapshot: &Snapshot, call: &Call, clock:
     let admission = call.admission.as_ref()?;
     let model = admission.permit.model();
     let conversation = || {
-        let header = client.headers.get(X_SESSION_ID).and_then(|name| name.to_str().ok());
         let account = admission.caller.account.id.as_str();
-        call.body.conversation(account, header)
+        call.body.conversation(account, session_id(client))
     };
     let candidate = snapshot.next_target(&model.id, &call.tried, conversation, clock)?;
-    let body = call.body.edit(&Edit {
+    let body = call.body.edit(&edit_for(&candidate, admission));
+    Some(attempt(call, candidate, body))
+}
+
+/// The same of a long body.
+///
+/// # Errors
+/// When it cannot be read or copied.
+async fn next_of_long(
+    client: &RequestHeader,
+    snapshot: &Snapshot,
+    call: &Call,
+    clock: &Clock,
+) -> pingora::Result<Option<Attempt>> {
+    let Some(admission) = &call.admission else {
+        return Ok(None);
+    };
+    let model = admission.permit.model();
+    let mut conversation = None;
+    if snapshot.are_targets_shared(&model.id) {
+        let account = admission.caller.account.id.as_str();
+        let told = long_body::conversation(&call.body, account, session_id(client)).await;
+        conversation = told.map_err(not_ready)?;
+    }
+    let Some(candidate) = snapshot.next_target(&model.id, &call.tried, || conversation, clock) else {
+        return Ok(None);
+    };
+    let edited = long_body::edited(&call.body, &edit_for(&candidate, admission)).await;
+    let body = edited.map_err(not_ready)?;
+    Ok(Some(attempt(call, candidate, body)))
+}
+
+fn not_ready(_: ApiError) -> Box<Error> {
+    Error::explain(ErrorType::InternalError, "a long body could not be made ready")
+}
+
+/// How a client names its conversation in the head.
+fn session_id(client: &RequestHeader) -> Option<&str> {
+    client.headers.get(X_SESSION_ID).and_then(|name| name.to_str().ok())
+}
+
+/// What a target's provider gets otherwise than the client wrote it.
+fn edit_for<'a>(candidate: &'a Candidate, admission: &Admission) -> Edit<'a> {
+    Edit {
         model: &candidate.model,
         maximum: candidate.upstream.provider.maximum_field,
         cap: admission.cap,
         rules: candidate.upstream.parts.rules,
-    });
+    }
+}
+
+/// An attempt at a target with this body.
+fn attempt(call: &Call, candidate: Candidate, body: Bytes) -> Attempt {
     let is_copy = body.as_ptr() != call.body.bytes().as_ptr();
     let body = if is_copy { call.body_owner.keep_copy(body) } else { body };
-    Some(Attempt {
+    Attempt {
         candidate,
         body,
         addresses_tried: 0,
         asked_at: None,
         is_repeated: false,
-    })
+    }
 }
 
 /// Writes the upstream's request from nothing: what the client sent does not leave, but for its body and its trace context.

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use super::RequestBody;
-use super::scan::{Fault, Kind, Scanner, Value};
+use super::scan::{Fault, Kind, Scanner, Span, Value};
 use super::text;
 use crate::pure::spend::END_USER_BYTES_MAX;
 
@@ -21,12 +21,13 @@ pub enum EndUserError {
     Twice,
 }
 
-/// Where a body may say whose call it is, as it was read.
+/// Where a body says whose call it is, as it was read.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct EndUserFields {
     user: Option<Value>,
-    metadata: Option<Value>,
-    /// Whether `user` stands in the body more than once.
+    /// `user_id` of `metadata`.
+    user_id: Option<Value>,
+    /// Whether one of them stands there more than once.
     is_repeated: bool,
 }
 
@@ -36,14 +37,28 @@ impl EndUserFields {
         self.is_repeated |= self.user.replace(user).is_some();
     }
 
-    /// Notes the value of `metadata`, which stands in a body once.
-    pub(super) fn note_metadata(&mut self, metadata: Value) {
-        self.metadata = Some(metadata);
+    /// Reads the value of `metadata`, which stands in a body once, and notes its member `user_id`.
+    pub(super) fn read_metadata(&mut self, scan: &mut Scanner<'_>, bytes: &[u8]) -> Result<Value, Fault> {
+        if scan.peek() != Some(b'{') {
+            return scan.value();
+        }
+        let start = scan.offset();
+        let mut members = scan.open_object()?;
+        while let Some(key) = scan.next_key(&mut members)? {
+            let value = scan.value()?;
+            if text::is(key, bytes, USER_ID) {
+                self.is_repeated |= self.user_id.replace(value).is_some();
+            }
+        }
+        Ok(Value {
+            kind: Kind::Object,
+            span: Span::new(start, scan.offset()),
+        })
     }
 }
 
 impl RequestBody {
-    /// The end user: `user`, or else `metadata.user_id`; an empty one is none. Reads these fields once more.
+    /// The end user: `user`, or else `metadata.user_id`; an empty one is none. Reads no more of the body than these two.
     ///
     /// # Errors
     /// When it is no string, longer than [`END_USER_BYTES_MAX`], or stands there more than once.
@@ -52,26 +67,16 @@ impl RequestBody {
         if fields.is_repeated {
             return Err(EndUserError::Twice);
         }
-        let mut of_metadata = Vec::new();
-        if let Some(metadata) = fields.metadata {
-            let mut scan = Scanner::at(self.bytes(), metadata.span.start);
-            // It was read before: nothing of it can be wrong.
-            if user_ids(&mut scan, self.bytes(), &mut of_metadata).is_err() {
-                return Ok(None);
-            }
-        }
-        let user = self.only(fields.user.as_slice())?;
-        let of_metadata = self.only(&of_metadata)?;
+        let user = self.end_user_of(fields.user)?;
+        let of_metadata = self.end_user_of(fields.user_id)?;
         Ok(user.or(of_metadata))
     }
 
-    fn only(&self, named: &[Value]) -> Result<Option<Cow<'_, str>>, EndUserError> {
-        let value = match named {
-            [] => return Ok(None),
-            [value] => *value,
-            _ => return Err(EndUserError::Twice),
-        };
+    fn end_user_of(&self, named: Option<Value>) -> Result<Option<Cow<'_, str>>, EndUserError> {
+        let Some(value) = named else { return Ok(None) };
         let name = match value.text() {
+            // It may be megabytes, which are not unescaped to be counted.
+            Some(name) if name.span.len() > WRITTEN_BYTES_MAX => return Err(EndUserError::TooLong),
             Some(name) => text::unescape(name, self.bytes()),
             None if value.kind == Kind::Null => return Ok(None),
             None => return Err(EndUserError::NotText),
@@ -83,23 +88,12 @@ impl RequestBody {
     }
 }
 
-/// Reads the value that comes next: the members `user_id`, if it is an object.
-fn user_ids(scan: &mut Scanner<'_>, bytes: &[u8], found: &mut Vec<Value>) -> Result<(), Fault> {
-    if scan.peek() != Some(b'{') {
-        return scan.value().map(drop);
-    }
-    let mut metadata = scan.open_object()?;
-    while let Some(key) = scan.next_key(&mut metadata)? {
-        let value = scan.value()?;
-        if text::is(key, bytes, "user_id") {
-            found.push(value);
-        }
-    }
-    Ok(())
-}
-
 /// The field that names the end user.
 pub(super) const USER: &str = "user";
+/// The member of `metadata` that names it.
+const USER_ID: &str = "user_id";
+/// Bytes of the longest end user when all of it is written with escapes.
+const WRITTEN_BYTES_MAX: usize = END_USER_BYTES_MAX * text::ESCAPE_BYTES_MAX;
 
 #[cfg(test)]
 mod tests {
@@ -135,11 +129,26 @@ mod tests {
         for twice in [
             r#","user":"a","user":"b""#,
             r#","metadata":{"user_id":"a","user_id":"a"}"#,
+            r#","user":"a","metadata":{"user_id":"a","us\u0065r_id":null}"#,
         ] {
             assert_eq!(end_user(twice), Err(EndUserError::Twice), "{twice}");
         }
-        let long = |n: usize| end_user(&format!(r#","user":"{}""#, "x".repeat(n)));
-        assert_eq!(long(257), Err(EndUserError::TooLong));
-        assert!(long(256).is_ok());
+        for letter in ["x", "\\u0078"] {
+            let long = |n: usize| end_user(&format!(r#","user":"{}""#, letter.repeat(n)));
+            for longer in [257, 100_000] {
+                assert_eq!(long(longer), Err(EndUserError::TooLong), "{letter}");
+            }
+            assert_eq!(long(256), Ok(Some("x".repeat(256))), "{letter}");
+        }
+    }
+
+    /// It may be megabytes, and is asked for on the thread that passes streams on.
+    #[test]
+    fn metadata_is_not_read_again_for_the_end_user() {
+        let text = r#"{"model":"a/b","messages":[{"role":"user","content":"x"}],"metadata":{"a":[1],"user_id":"bob"}}"#;
+        let mut body = RequestBody::parse(text.into(), Endpoint::Chat).unwrap();
+        body.bytes = text.replace(r#"{"a":[1],"#, "!!!!!!!!!").into();
+        assert_eq!(body.bytes.len(), text.len());
+        assert_eq!(body.end_user().unwrap().as_deref(), Some("bob"));
     }
 }

@@ -211,6 +211,15 @@ impl RequestBody {
         }
     }
 
+    /// How many bytes [`RequestBody::visit_text`] reads one by one, in O(1), whether they are text or not.
+    pub fn visited_bytes(&self) -> u64 {
+        match self.endpoint {
+            Endpoint::Chat | Endpoint::ChatStream => self.prompt_bytes(),
+            // Token ids and all other fields are passed over, which is work as well.
+            Endpoint::Embeddings => count(self.bytes.len()),
+        }
+    }
+
     /// An upper bound of the prompt's tokens, in O(1), for tokenizers of which each token is at least one byte of the text; at most
     /// the context window (for embeddings, of each input).
     ///

@@ -303,11 +303,11 @@ impl<'a> Reader<'a> {
     }
 
     fn read_metadata(&mut self, scan: &mut Scanner<'_>, key: Span) -> Result<(), Fault> {
-        let value = self.other_value(scan)?;
         let names = self.names.get_or_insert_default();
-        names.end_user.note_metadata(value);
-        let value = value.span;
+        let read = names.end_user.read_metadata(scan, self.bytes)?;
+        let value = read.span;
         names.metadata = Some(Member { key, value });
+        self.add_other_bytes(read);
         Ok(())
     }
 

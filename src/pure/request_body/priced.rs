@@ -139,8 +139,12 @@ impl RequestBody {
         std::str::from_utf8(tier).ok().filter(|tier| !tier.contains('\\'))
     }
 
+    /// The kinds of answers that are asked for. None where they are none, or more than have a price: they may be megabytes, and are read on
+    /// the thread that passes streams on.
     fn modalities(&self) -> Option<Vec<String>> {
-        serde_json::from_slice(self.names.as_ref()?.priced.modalities?.of(&self.bytes)).ok()
+        let value = self.names.as_ref()?.priced.modalities?.of(&self.bytes);
+        let is_short = value.len() <= MODALITIES_BYTES_MAX;
+        is_short.then(|| serde_json::from_slice(value).ok()).flatten()
     }
 }
 
@@ -159,5 +163,7 @@ fn writes(value: &[u8]) -> CacheWrites {
 
 const SERVICE_TIER: &str = "service_tier";
 const MODALITIES: &str = "modalities";
+/// Bytes of the longest `modalities` that have a price: far above what three kinds need.
+const MODALITIES_BYTES_MAX: usize = 1 << 10;
 const AUDIO: &str = "audio";
 pub(super) const CACHE_CONTROL: &str = "cache_control";

@@ -169,7 +169,7 @@ fn code_unit(digits: &str) -> Option<(u32, &str)> {
 /// Bytes of the longest text that may be a known name, or fold to one: a letter of those may be a sign of three bytes.
 pub(super) const NAME_BYTES_MAX: usize = 72;
 /// Bytes of the longest escape (`\u0061`) that stands for a text of one byte.
-const ESCAPE_BYTES_MAX: usize = 6;
+pub(super) const ESCAPE_BYTES_MAX: usize = 6;
 
 #[cfg(test)]
 mod tests {

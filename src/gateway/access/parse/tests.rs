@@ -1,10 +1,15 @@
 //! Where a body is parsed and hashed.
 
+use std::sync::Arc;
 use std::time::Duration;
 
+use bytes::Bytes;
 use futures::FutureExt;
 
 use super::*;
+use crate::gateway::access::body_memory::BodyMemory;
+use crate::gateway::access::received::Pieces;
+use crate::pure::ids::KeyId;
 
 const NAME: KeyName = KeyName::from_bytes([1; 32]);
 
@@ -12,6 +17,23 @@ const NAME: KeyName = KeyName::from_bytes([1; 32]);
 fn call(bytes: usize) -> Bytes {
     let text = "word ".repeat(bytes / 5);
     format!(r#"{{"model":"a/m","messages":[{{"role":"user","content":"{text}"}}]}}"#).into()
+}
+
+/// The same bytes as they are when they were read in pieces.
+fn in_pieces(body: &Bytes) -> Received {
+    let room = Arc::new(BodyMemory::default())
+        .owner(&KeyId::from("key_1".to_owned()), None)
+        .room();
+    let mut pieces = Pieces::default();
+    body.chunks(PIECE_BYTES).for_each(|piece| pieces.push(piece.to_vec()));
+    Received::in_pieces(pieces, room)
+}
+
+/// What `work` has this thread do.
+pub(in crate::gateway) fn working<T>(work: impl FnOnce() -> T) -> (T, Duration) {
+    let before = worked();
+    let done = work();
+    (done, worked().saturating_sub(before))
 }
 
 /// What this thread has worked so far.
@@ -27,18 +49,24 @@ fn worked() -> Duration {
 }
 
 #[test]
-fn a_long_body_is_parsed_and_hashed_on_another_thread() {
+fn a_long_body_is_joined_parsed_and_hashed_on_another_thread() {
     let body = call(16 << 20);
     assert!(is_long(body.len()));
-    let before = worked();
-    let expected = Fingerprint::of(Endpoint::Chat, &body);
-    let hashing = worked().saturating_sub(before);
+    let received = in_pieces(&body);
+    let (joined, joining) = working(|| received.joined());
+    assert_eq!(joined, body);
+    let (expected, hashing) = working(|| Fingerprint::of(Endpoint::Chat, &body));
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
-    let before = worked();
-    let parsed = runtime.block_on(parsed(body, Endpoint::Chat, Some(NAME))).unwrap();
-    let here = worked().saturating_sub(before);
+    let received = in_pieces(&body);
+    let (parsed, here) = working(|| runtime.block_on(parsed(received, Endpoint::Chat, Some(NAME))));
+    let parsed = parsed.unwrap();
     assert_eq!(parsed.keyed, Some((NAME, expected)));
-    assert!(here < hashing / 2, "{here:?} here, where the hash takes {hashing:?}");
+    assert_eq!(parsed.body.bytes(), &body);
+    let least = joining.min(hashing);
+    assert!(
+        here < least / 2,
+        "{here:?} here, where to join takes {joining:?} and the hash {hashing:?}"
+    );
 }
 
 #[test]
@@ -46,7 +74,7 @@ fn a_short_body_is_parsed_at_once_and_hashed_where_there_is_a_key() {
     let body = call(1_000);
     let expected = Fingerprint::of(Endpoint::Chat, &body);
     for name in [None, Some(NAME)] {
-        let parsed = parsed(body.clone(), Endpoint::Chat, name).now_or_never();
+        let parsed = parsed(Received::Whole(body.clone()), Endpoint::Chat, name).now_or_never();
         let parsed = parsed.unwrap().unwrap();
         assert_eq!(parsed.keyed, name.map(|name| (name, expected)));
         assert_eq!(parsed.body.bytes(), &body);

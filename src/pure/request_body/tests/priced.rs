@@ -250,8 +250,10 @@ fn a_field_that_changes_the_price_passes_where_that_has_a_price() {
     };
     let all = [none, sound, image, both, write, write_1h];
     let names = ["none", "sound", "image", "both", "write", "write_1h"];
+    let many = format!(r#""modalities":[{}]"#, vec![r#""text""#; 200].join(","));
     for (members, passes) in [
         (r#""modalities":["text"]"#, &names[..]),
+        (many.as_str(), &[]),
         (r#""modalities":["text","audio"]"#, &["sound", "both"]),
         (r#""modalities":["image"]"#, &["image", "both"]),
         (r#""modalities":["image","audio"]"#, &["both"]),

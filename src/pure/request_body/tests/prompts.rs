@@ -214,3 +214,14 @@ fn no_bound_exceeds_the_context() {
         "each input is a prompt of its own"
     );
 }
+
+/// A count of it may take as long as the body is: by that it is decided where it is counted.
+#[test]
+fn all_of_an_embeddings_request_is_read_for_its_text() {
+    let ids = vec!["1"; 100_000].join(",");
+    let body = embeddings(&format!(r#"{{"model":"m","input":[{ids}]}}"#)).unwrap();
+    assert_eq!(body.prompt_bytes(), 0);
+    assert_eq!(body.visited_bytes(), u64::try_from(body.bytes().len()).unwrap());
+    let body = chat(r#"{"model":"m","messages":[{"role":"user","content":"hi"}]}"#).unwrap();
+    assert_eq!(body.visited_bytes(), body.prompt_bytes());
+}
