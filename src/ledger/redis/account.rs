@@ -26,7 +26,7 @@ pub struct Account {
     /// When the oldest settlement was queued that waits for the account's slot, which a cluster moves, in milliseconds of the ledger's
     /// monotonic clock; 0 when none does.
     waits_since_ms: AtomicU64,
-    /// When it was logged last that Redis does not have it; 0: never.
+    /// When it was logged last that Redis does not have it; 0: it has it, as far as was heard.
     missing_told_ms: AtomicU64,
     /// What its keys count as, of those that Redis was asked of: a key itself, or the one that it came in place of.
     counts_as: Mutex<FastMap<KeyId, KeyId>>,
@@ -110,6 +110,18 @@ impl Account {
             self.missing_told_ms.store(now_ms.max(1), Ordering::Relaxed);
         }
         is_told_now
+    }
+
+    /// Redis has it.
+    pub(super) fn is_there(&self) {
+        if self.is_gone() {
+            self.missing_told_ms.store(0, Ordering::Relaxed);
+        }
+    }
+
+    /// Whether Redis did not have it when it heard of the account last.
+    pub(super) fn is_gone(&self) -> bool {
+        self.missing_told_ms.load(Ordering::Relaxed) != 0
     }
 
     /// Why the account may not call, as this process heard last.

@@ -1,6 +1,6 @@
 //! What keeps a slow server from piling up calls: a bound on those that wait, and a breaker.
 
-use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use crate::ledger::StoreError;
@@ -15,6 +15,8 @@ pub(super) struct AdmissionBreaker {
     failures: AtomicU32,
     /// Milliseconds after `started` at which the next call may try.
     probe_at: AtomicU64,
+    /// It answers, and takes no writes: an answer to a read is no sign that it serves.
+    refuses_writes: AtomicBool,
 }
 
 /// The right to ask Redis once.
@@ -30,6 +32,7 @@ impl AdmissionBreaker {
             waiting: AtomicUsize::new(0),
             failures: AtomicU32::new(0),
             probe_at: AtomicU64::new(0),
+            refuses_writes: AtomicBool::new(false),
         }
     }
 
@@ -41,7 +44,11 @@ impl AdmissionBreaker {
     /// When too many calls wait, or Redis has failed and it is not yet time to try again.
     pub(super) fn enter(&self) -> Result<Pass<'_>, StoreError> {
         if self.is_open() && !self.may_probe() {
-            return Err(StoreError::Unavailable("Redis does not answer".to_owned()));
+            let why = match self.refuses_writes.load(Ordering::Relaxed) {
+                true => "Redis takes no writes",
+                false => "Redis does not answer",
+            };
+            return Err(StoreError::Unavailable(why.to_owned()));
         }
         if self.waiting.fetch_add(1, Ordering::Relaxed) >= self.waiting_max {
             self.waiting.fetch_sub(1, Ordering::Relaxed);
@@ -60,9 +67,30 @@ impl AdmissionBreaker {
 
     /// An answer came, on whatever connection.
     pub(super) fn answered(&self) {
-        if self.failures.load(Ordering::Relaxed) != 0 && self.failures.swap(0, Ordering::Relaxed) >= FAILURES_MAX {
+        if !self.refuses_writes.load(Ordering::Relaxed) && self.forget_failures() {
             log::warn!("Redis answers again");
         }
+    }
+
+    /// A write was tried, and is refused as any other would be: no answer closes the breaker until [`AdmissionBreaker::takes_writes`].
+    pub(super) fn refuses_writes(&self) {
+        self.refuses_writes.store(true, Ordering::Relaxed);
+    }
+
+    /// A write was tried, and nothing speaks against others.
+    pub(super) fn takes_writes(&self) {
+        let refused = self.refuses_writes.swap(false, Ordering::Relaxed);
+        if self.forget_failures() {
+            match refused {
+                true => log::warn!("Redis takes writes again"),
+                false => log::warn!("Redis answers again"),
+            }
+        }
+    }
+
+    /// Whether there were so many that calls failed at once.
+    fn forget_failures(&self) -> bool {
+        self.failures.load(Ordering::Relaxed) != 0 && self.failures.swap(0, Ordering::Relaxed) >= FAILURES_MAX
     }
 
     /// No answer came, or one that says that Redis cannot serve.
@@ -142,6 +170,24 @@ mod tests {
         assert!(guard.enter().is_err());
         guard.answered();
         assert!(guard.enter().is_ok());
+    }
+
+    /// It answered each second that it answers again, and calls were sent on to it.
+    #[test]
+    fn a_server_that_takes_no_writes_is_not_back_because_it_answers() {
+        let guard = AdmissionBreaker::new(10, crate::clock::monotonic());
+        guard.refuses_writes();
+        guard.enter().unwrap().answered();
+        (0..FAILURES_MAX).for_each(|_| guard.failed("test"));
+        assert_eq!(logged(|| guard.answered()), [""; 0]);
+        let refused = guard.enter().unwrap_err().to_string();
+        assert!(refused.contains("takes no writes"), "{refused}");
+        for told in [vec!["WARN Redis takes writes again"], Vec::new()] {
+            assert_eq!(logged(|| guard.takes_writes()), told);
+            assert!(guard.enter().is_ok());
+        }
+        (0..FAILURES_MAX).for_each(|_| guard.failed("test"));
+        assert_eq!(logged(|| guard.takes_writes()), ["WARN Redis answers again"]);
     }
 
     #[test]

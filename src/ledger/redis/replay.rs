@@ -3,6 +3,9 @@
 //! A Redis that restarts or fails over can come back without its last moments. Then these are sent again, which changes nothing
 //! where they are not missing. Until then they stand in the journal, so that a gateway that ends in the same minute as its Redis loses
 //! nothing either, whether it dies or is stopped: whoever starts next finds them there.
+//!
+//! How old they are counts by the time in which the server took writes. While it takes none it is cut off from its disk or from its replicas,
+//! and may lose what it acknowledged last whenever that ends: then nothing grows old here.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -11,13 +14,33 @@ use super::account::Account;
 use super::admission_breaker::millis;
 use super::queue::QueuedDebit;
 use crate::pure::numbers::ProducerId;
+use crate::pure::time::Timestamp;
 
 /// The settlements of the last while, oldest first.
 #[derive(Debug)]
 pub(super) struct ReplayBuffer {
+    /// Each with the time of `clock` at which it came.
     acknowledged: VecDeque<(u64, QueuedDebit)>,
     keep: Duration,
     most: usize,
+    clock: WritableTime,
+}
+
+/// For how long the server was known to take writes, in milliseconds.
+#[derive(Debug, Default)]
+struct WritableTime {
+    passed_ms: u64,
+    /// When it was seen to take them last, by the ledger's monotonic clock; none when it did not at the last look.
+    seen_ms: Option<u64>,
+}
+
+impl WritableTime {
+    /// The time at `now_ms` of the ledger's monotonic clock. Where nobody has looked for longer than [`LOOK_MS_MAX`], no more than that has
+    /// passed: the server did not answer, or this process was stopped.
+    fn at(&self, now_ms: u64) -> u64 {
+        let since_ms = self.seen_ms.map_or(0, |seen_ms| now_ms.saturating_sub(seen_ms));
+        self.passed_ms.saturating_add(since_ms.min(LOOK_MS_MAX))
+    }
 }
 
 impl ReplayBuffer {
@@ -27,24 +50,56 @@ impl ReplayBuffer {
             acknowledged: VecDeque::new(),
             keep,
             most,
+            clock: WritableTime::default(),
         }
     }
 
     /// Keeps a settlement acknowledged at `now_ms`. When this ends, it stays in the journal.
     pub(super) fn push(&mut self, mut debit: QueuedDebit, now_ms: u64) {
-        self.tend(now_ms);
+        let at = self.clock.at(now_ms);
+        self.let_go_before(at);
+        if self.acknowledged.len() >= self.most && self.stands_still() {
+            // None that is here may go. This one's place in the journal stays taken, for whoever starts next.
+            return;
+        }
         while self.acknowledged.len() >= self.most {
             self.let_go();
         }
         // It would keep the memory of the call's task as long, and saves Redis work only where the hold is there.
         debit.known = None;
-        self.acknowledged.push_back((now_ms, debit));
+        self.acknowledged.push_back((at, debit));
     }
 
-    /// Lets go of what is old enough at `now_ms`, when the servers that acknowledged it are known to live. Nothing grows old while they
-    /// are not.
+    /// The server takes writes at `now_ms`, as far as it says: lets go of what is old enough.
     pub(super) fn tend(&mut self, now_ms: u64) {
-        let oldest = now_ms.saturating_sub(millis(self.keep));
+        self.clock.passed_ms = self.clock.at(now_ms);
+        self.clock.seen_ms = Some(now_ms);
+        self.let_go_before(self.clock.passed_ms);
+    }
+
+    /// The server takes no writes at `now_ms`: nothing grows old until it does ([`ReplayBuffer::tend`]).
+    pub(super) fn stand_still(&mut self, now_ms: u64) {
+        self.clock.passed_ms = self.clock.at(now_ms);
+        self.clock.seen_ms = None;
+    }
+
+    /// Whether the server took no writes when it was looked at last, or was not looked at yet.
+    pub(super) fn stands_still(&self) -> bool {
+        self.clock.seen_ms.is_none()
+    }
+
+    /// Has the journal say for how long it was kept here, as if it had been acknowledged so long before `now`: whoever finds it there counts by
+    /// that, and does not know when the server took no writes.
+    pub(super) fn date(&mut self, now_ms: u64, now: Timestamp) {
+        let clock_ms = self.clock.at(now_ms);
+        for (at, debit) in &mut self.acknowledged {
+            let age_ms = i64::try_from(clock_ms.saturating_sub(*at)).unwrap_or(i64::MAX);
+            debit.entry.keep(now.plus_millis(age_ms.saturating_neg()));
+        }
+    }
+
+    fn let_go_before(&mut self, clock_ms: u64) {
+        let oldest = clock_ms.saturating_sub(millis(self.keep));
         while self.acknowledged.front().is_some_and(|(at, _)| *at < oldest) {
             self.let_go();
         }
@@ -86,6 +141,9 @@ fn doubted(mut debit: QueuedDebit) -> QueuedDebit {
     debit.is_doubted = true;
     debit
 }
+
+/// For how long a server is taken to go on as it was seen to be. It is looked at each second.
+const LOOK_MS_MAX: u64 = 5_000;
 
 /// Settlements that all shards together keep at most, half of a journal: those of six seconds from a gateway that keeps one Redis busy by
 /// itself. Redis loses two at most when it runs as conf/README.md says. With what its receipt says, and its slot in the journal, each takes

@@ -5,11 +5,14 @@
 //! Redis tells by its number whether it knows a settlement already.
 
 mod answers;
+mod asked;
 mod hand_over;
 mod keys;
 mod known;
+mod lost;
 mod moving;
 mod producers;
+mod refusals;
 mod renew;
 mod send;
 
@@ -21,7 +24,9 @@ use std::time::{Duration, Instant};
 use futures::stream::{FuturesUnordered, StreamExt};
 use redis::RedisResult;
 
+use self::lost::Missing;
 use self::moving::Moving;
+use self::refusals::Refusals;
 #[cfg(test)]
 pub(super) use self::send::settle_command;
 use self::send::{exchange, redirect};
@@ -31,11 +36,8 @@ use super::link::{Line, Link};
 use super::queue::{QueuedDebit, Work};
 use super::replay::{RING_MAX, ReplayBuffer};
 use super::script::EvalMode;
-use super::server_facts::identity;
-use super::server_health::facts;
 use super::shards::Shard;
 use super::shared::Shared;
-use super::url::Connection;
 use super::{subscription, topology};
 use crate::failpoints::point;
 
@@ -57,6 +59,10 @@ pub(super) struct Settler {
     /// What waits for a slot that moves, beside all else.
     moving: Moving,
     ring: ReplayBuffer,
+    /// What Redis has lost and nobody here has, until it is told.
+    missing: Vec<Missing>,
+    /// What Redis does not take, and when that was told.
+    refusals: Refusals,
     /// The servers that were seen to hold the ledger; one more means that the last moments of another may be lost.
     servers: BTreeSet<String>,
     /// The number of the connection that the server was asked on who it is, and when.
@@ -139,6 +145,8 @@ impl Settler {
             backlog: VecDeque::new(),
             has_doubted: false,
             later: Vec::new(),
+            missing: Vec::new(),
+            refusals: Refusals::default(),
             servers: BTreeSet::new(),
             asked: (0, 0),
             by: EvalMode::Hash,
@@ -163,7 +171,7 @@ impl Settler {
                 // Another shard may hand over what it still has.
                 let is_over = now >= end || is_done && self.shared.shards.unsettled() == 0;
                 if is_over {
-                    return;
+                    return self.end().await;
                 }
             }
             let renew_every = (self.shared.holds.shortest_ttl_ms() / 8).min(millis(RENEW_EVERY_MAX));
@@ -172,6 +180,7 @@ impl Settler {
                 self.renew(now).await;
             }
             self.look_up_doubted().await;
+            self.tell_missing(now).await;
             if self.backlog.is_empty() {
                 self.forget_producers().await;
                 self.idle().await;
@@ -193,6 +202,15 @@ impl Settler {
         }
     }
 
+    /// What is known at the end is told, and what Redis may still lose stays in the journal for as long as it may.
+    async fn end(mut self) {
+        self.tell_missing(u64::MAX).await;
+        self.tell_missing_unasked();
+        if self.ring.stands_still() {
+            self.date_ring();
+        }
+    }
+
     /// Takes what was queued, and what is due again.
     fn take(&mut self) {
         let now = self.shared.now_ms();
@@ -202,7 +220,7 @@ impl Settler {
         if self.later.iter().any(is_due) {
             let (due, kept): (Vec<_>, Vec<_>) = std::mem::take(&mut self.later).into_iter().partition(is_due);
             self.later = kept;
-            self.put_in_front(due.into_iter().map(|(_, work)| work).collect());
+            self.put_in_front(due.into_iter().map(|(_, work)| due_again(work, now)).collect());
         }
         let tried = self.moving.take_due(now);
         self.put_in_front(tried);
@@ -212,11 +230,25 @@ impl Settler {
         if self.shared.shards.is_cluster() {
             self.hand_over();
         }
-        let oldest = self.backlog.iter().find_map(|work| match work {
-            Work::Settle(debit) => Some(debit.queued_ms).filter(|_| debit.account.waits_since_ms().is_none()),
-            Work::Release { .. } | Work::Barrier { .. } => None,
-        });
-        let apart = self.moving.oldest_ms();
+        self.tell_oldest();
+    }
+
+    /// Tells the queue since when the oldest settlement waits that holds up calls, and the oldest of those that wait by themselves: for a slot
+    /// that moves, or for an account that Redis does not have.
+    fn tell_oldest(&self) {
+        let earlier = |apart: Option<u64>, since_ms: u64| Some(apart.map_or(since_ms, |before| before.min(since_ms)));
+        let later = self.later.iter().filter_map(|(_, work)| queued_ms(work));
+        let mut apart = later.fold(self.moving.oldest_ms(), earlier);
+        let mut oldest = None;
+        for work in &self.backlog {
+            let Work::Settle(debit) = work else { continue };
+            if debit.account.is_gone() {
+                apart = earlier(apart, debit.queued_ms);
+            } else if debit.account.waits_since_ms().is_none() {
+                oldest = Some(debit.queued_ms);
+                break;
+            }
+        }
         self.shard.queue.set_oldest(oldest.unwrap_or(0), apart.unwrap_or(0));
     }
 
@@ -242,65 +274,6 @@ impl Settler {
         if !left.is_zero() && !self.shard.queue.is_closed() {
             drop(tokio::time::timeout(left, self.shard.queue.hurried()).await);
         }
-    }
-
-    fn is_time_to_ask(&self) -> bool {
-        let since = self.shared.now_ms().saturating_sub(self.asked.1);
-        since >= millis(ASK_EVERY)
-    }
-
-    /// The connection; when it is a new one, and every now and then, the server behind it is asked who it is.
-    async fn connection(&mut self) -> Option<(Connection, u64)> {
-        self.line.give_up_replaced(&self.shard.address);
-        let current = match self.line.found() {
-            None => in_time(self.shared.options.timeout, self.line.connection(&self.shard.address)).await,
-            found => found,
-        };
-        let Some((mut connection, number)) = current else {
-            self.is_away();
-            return None;
-        };
-        if number == self.asked.0 && !self.shard.guard.is_open() && !self.is_time_to_ask() {
-            return Some((connection, number));
-        }
-        let Some(facts) = in_time(self.shared.options.timeout, facts(&self.shared, &mut connection)).await else {
-            self.line.give_up(number);
-            self.is_away();
-            return None;
-        };
-        self.shard.eviction.heard(&self.shard.address, &facts);
-        self.shard.guard.answered();
-        self.asked_server(identity(&facts));
-        self.asked = (number, self.shared.now_ms());
-        Some((connection, number))
-    }
-
-    /// The server does not answer. Calls of a cluster hear of it here before they wait for it themselves; and it may be a master no more.
-    fn is_away(&self) {
-        if self.shared.shards.is_cluster() {
-            self.shard
-                .guard
-                .failed(&format!("no answer from {:?}", self.shard.address));
-            self.shared.shards.doubt();
-        }
-    }
-
-    fn asked_server(&mut self, server: String) {
-        let is_first = self.servers.is_empty();
-        let is_known = !self.servers.insert(server);
-        if is_first || is_known {
-            return self.ring.tend(self.shared.now_ms());
-        }
-        if !self.shared.shards.is_cluster() {
-            self.shared.cache.doubt_subscription();
-        }
-        let again = self.ring.take_all();
-        log::warn!(
-            "{:?} was restarted or replaced; the last {} settlements are sent again",
-            self.shard.address,
-            again.len()
-        );
-        self.send_again(again);
     }
 
     /// Puts settlements that were acknowledged in front of everything else.
@@ -365,6 +338,24 @@ impl Settler {
     }
 }
 
+/// When a settlement was queued.
+fn queued_ms(work: &Work) -> Option<u64> {
+    match work {
+        Work::Settle(debit) => Some(debit.queued_ms),
+        Work::Release { .. } | Work::Barrier { .. } => None,
+    }
+}
+
+/// What waited for an account that is there again stands in the queue from now on: how long that took is nothing to the other accounts.
+fn due_again(mut work: Work, now_ms: u64) -> Work {
+    if let Work::Settle(debit) = &mut work
+        && !debit.account.is_gone()
+    {
+        debit.queued_ms = now_ms.max(1);
+    }
+    work
+}
+
 /// What came of it, unless it failed or took too long.
 async fn in_time<T>(within: Duration, asked: impl Future<Output = RedisResult<T>>) -> Option<T> {
     match tokio::time::timeout(within, asked).await {
@@ -390,8 +381,6 @@ const GATHER: Duration = Duration::from_millis(4);
 const TICK: Duration = Duration::from_millis(250);
 /// How often holds are looked through: an eighth of the shortest life, and at least this.
 const RENEW_EVERY_MAX: Duration = Duration::from_secs(5);
-/// How often the servers are asked who they are.
-const ASK_EVERY: Duration = Duration::from_secs(1);
 /// When something is tried again that cannot succeed at once.
 const LATER: Duration = Duration::from_secs(1);
 

@@ -1,7 +1,10 @@
-//! What a server says of itself (INFO): which one it is, what time it is there, and whether it may evict keys.
+//! What a server says of itself (INFO): which one it is, what time it is there, whether it may evict keys, and whether it takes writes.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, PoisonError};
+
+use redis::RedisError;
 
 use super::options::unavailable;
 use super::url::Address;
@@ -28,6 +31,81 @@ pub(super) fn time_of(facts: &Facts) -> Option<Timestamp> {
     let micros: i64 = facts.get("server_time_usec")?.parse().ok()?;
     Some(Timestamp(micros / 1000))
 }
+
+/// Whether a server takes writes. One that answers and takes none may lose what it acknowledged last: its disk refuses it, or it is cut off
+/// from its replicas, of which one may be its successor by now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Writes {
+    Taken,
+    Refused,
+    /// It was not tried, or what it answered says nothing of it.
+    Unknown,
+}
+
+impl Writes {
+    /// That the server says of itself that it takes none; nothing else is to be had from what it says. How many replicas it has to have it does
+    /// not say, only that it has none of those that it needs.
+    pub(super) fn by(facts: &Facts) -> Option<Writes> {
+        let is = |name: &str, value: &str| facts.get(name).is_some_and(|fact| fact == value);
+        let is_refused =
+            is("min_slaves_good_slaves", "0") || is("aof_enabled", "1") && is("aof_last_write_status", "err");
+        is_refused.then_some(Writes::Refused)
+    }
+
+    /// What the server's answer to a write says that it did not take; none when it did not answer.
+    pub(super) fn told(error: &RedisError) -> Option<Writes> {
+        let told = |code: &str| match REFUSALS.contains(&code) {
+            true => Writes::Refused,
+            false => Writes::Unknown,
+        };
+        error.code().map(told)
+    }
+}
+
+/// How a server's clock goes beside the ledger's monotonic one, in milliseconds, as the server said last.
+#[derive(Debug, Default)]
+pub(super) struct ServerClock(Mutex<Option<i64>>);
+
+impl ServerClock {
+    /// Takes what time it is there at `now_ms` of the ledger's monotonic clock. A clock that jumps is told: holds are free, and limits and keys
+    /// end, by it. A server that is asked for the first time is compared with another one, where there is one.
+    pub(super) fn heard(
+        &self,
+        node: &Address,
+        time: Option<Timestamp>,
+        now_ms: u64,
+        of_others: impl FnOnce() -> Option<i64>,
+    ) {
+        let Some(time) = time else { return };
+        let ahead = time.0.saturating_sub(i64::try_from(now_ms).unwrap_or(i64::MAX));
+        let own = self.0.lock().unwrap_or_else(PoisonError::into_inner).replace(ahead);
+        let jump = own.or_else(of_others).map_or(0, |before| ahead.saturating_sub(before));
+        if jump.unsigned_abs() > JUMP_MS_MAX {
+            log::error!(
+                "the clock of {node:?} has jumped by {jump} ms, or this machine has slept: holds, limits and the ends of keys go by it, \
+                 and a hold is free 90 s after its last renewal"
+            );
+        }
+    }
+
+    /// How it goes, when the server has said it.
+    pub(super) fn known(&self) -> Option<i64> {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// What a server begins the answer to a write with that it does not take now, whatever the write is.
+const REFUSALS: [&str; 7] = [
+    "NOREPLICAS",
+    "MISCONF",
+    "OOM",
+    "READONLY",
+    "MASTERDOWN",
+    "LOADING",
+    "CLUSTERDOWN",
+];
+/// A server's clock that has moved by more than this beside the monotonic one has jumped.
+const JUMP_MS_MAX: u64 = 5_000;
 
 /// Whether a server may evict keys when its memory is full, as it said last. The one that was fit at the start may be told to, or be replaced
 /// by one that does.
@@ -91,6 +169,76 @@ mod tests {
             let expected: Vec<String> = line.into_iter().map(str::to_owned).collect();
             assert_eq!(told(most, policy), (expected, is_refused), "{most} {policy}");
         }
+    }
+
+    fn facts(of: &[(&str, &str)]) -> Facts {
+        of.iter()
+            .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()))
+            .collect()
+    }
+
+    #[test]
+    fn a_server_whose_disk_or_replicas_are_gone_says_that_it_takes_no_writes() {
+        for (of, said) in [
+            (vec![("aof_enabled", "1"), ("aof_last_write_status", "err")], true),
+            (vec![("aof_enabled", "1"), ("aof_last_write_status", "ok")], false),
+            (vec![("aof_enabled", "0"), ("aof_last_write_status", "err")], false),
+            (vec![("min_slaves_good_slaves", "0")], true),
+            (vec![("min_slaves_good_slaves", "1")], false),
+            (vec![], false),
+        ] {
+            let expected = said.then_some(Writes::Refused);
+            assert_eq!(Writes::by(&facts(&of)), expected, "{of:?}");
+        }
+    }
+
+    #[test]
+    fn an_answer_to_a_write_says_whether_any_would_be_refused() {
+        let told = |text: &str| {
+            let answer = redis::parse_redis_value(format!("-{text} some\r\n").as_bytes()).unwrap();
+            Writes::told(&answer.extract_error().unwrap_err())
+        };
+        for code in REFUSALS {
+            assert_eq!(told(code), Some(Writes::Refused), "{code}");
+        }
+        for code in ["ERR", "NOPERM", "MOVED", "ASK", "TRYAGAIN", "WRONGTYPE"] {
+            assert_eq!(told(code), Some(Writes::Unknown), "{code}");
+        }
+        let broken = RedisError::from(std::io::Error::from(std::io::ErrorKind::BrokenPipe));
+        assert_eq!(Writes::told(&broken), None);
+    }
+
+    /// Of a fail-over to a server whose clock is ahead nothing was said, though it frees what running calls hold.
+    #[test]
+    fn a_clock_that_jumps_is_told() {
+        let node = Address::parse("redis://a:1", None, Duration::from_secs(1)).unwrap();
+        let (clock, other) = (ServerClock::default(), ServerClock::default());
+        let start = 1_795_132_800_000;
+        let told = |clock: &ServerClock, time: i64, now_ms: u64, others: Option<i64>| {
+            let lines = logged(|| clock.heard(&node, Some(Timestamp(start + time)), now_ms, || others));
+            let jumps = lines.iter().map(|line| {
+                let jump = line.strip_prefix("ERROR the clock of a:1 has jumped by ")?;
+                jump.split_once(" ms")?.0.parse::<i64>().ok()
+            });
+            jumps.collect::<Vec<_>>()
+        };
+        const NONE: [Option<i64>; 0] = [];
+        assert_eq!(clock.known(), None);
+        assert_eq!(told(&clock, 10, 10, None), NONE);
+        assert_eq!(clock.known(), Some(start));
+        assert_eq!(told(&clock, 6_020, 1_020, None), NONE, "it runs fast");
+        assert_eq!(told(&clock, 207_021, 2_020, None), [Some(200_001)]);
+        assert_eq!(told(&clock, 208_021, 3_020, None), NONE, "once");
+        assert_eq!(told(&clock, 4_020, 4_020, None), [Some(-205_001)]);
+        assert_eq!(told(&other, 9_000, 4_000, clock.known()), NONE);
+        let third = ServerClock::default();
+        assert_eq!(told(&third, 9_001, 4_000, clock.known()), [Some(5_001)]);
+        let lines = logged(|| third.heard(&node, None, 9_999_999, || None));
+        assert_eq!(
+            (lines, third.known()),
+            (Vec::new(), Some(start + 5_001)),
+            "it did not say"
+        );
     }
 
     #[test]

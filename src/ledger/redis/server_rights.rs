@@ -1,11 +1,11 @@
 //! Whether the ledger's user may do at each server what the ledger does there: tried once, when it is opened.
 //!
-//! Commands of each kind are sent, and only that one of them is not permitted counts. A server looks at the rights before all else, so
+//! Commands of each kind are sent, and only that one of them is not permitted or not known counts. A server looks at that before all else, so
 //! one of a cluster that does not have the key's slot tells of them too. What is published is of a key and a place that nobody has, so
 //! gateways of every version hear it and do nothing.
 
 use futures::future::join_all;
-use redis::{Cmd, RedisError};
+use redis::{Arg, Cmd, RedisError};
 
 use super::events;
 use super::options::unavailable;
@@ -19,7 +19,7 @@ use crate::pure::ids::KeyDigest;
 /// Tries the rights at all servers that were reached. One that does not answer is not asked again.
 ///
 /// # Errors
-/// When the user lacks a right that the ledger needs; the message names it.
+/// When the user lacks a right that the ledger needs, or a server does not know a command; the message names it.
 pub(super) async fn check(shared: &Shared) -> Result<(), StoreError> {
     let (link, shards) = (shared.link(), shared.shards.all());
     let tried = shards.iter().map(async |shard| {
@@ -42,18 +42,16 @@ async fn check_server(address: &Address, connection: &Connection) -> Result<(), 
         let refused = connection.send(&probe.command).await.err();
         refused.and_then(|error| probe.missing(&error))
     }));
-    if let Some(right) = tried.await.into_iter().flatten().next() {
+    if let Some(missing) = tried.await.into_iter().flatten().next() {
         return Err(unavailable(&format!(
-            "{address:?} does not let the ledger's user work: give that user the right {right}"
+            "{address:?} does not let the ledger's user work: {missing}"
         )));
     }
     let events = events_probe();
     let mut connection = connection.clone();
     let refused = connection.send(&events.command).await.err();
-    if let Some(right) = refused.and_then(|error| events.missing(&error)) {
-        log::warn!(
-            "{address:?} does not tell the ledger's user of events, webhooks hear of them late: give that user the right {right}"
-        );
+    if let Some(missing) = refused.and_then(|error| events.missing(&error)) {
+        log::warn!("{address:?} does not tell the ledger's user of events, webhooks hear of them late: {missing}");
     }
     Ok(())
 }
@@ -86,21 +84,36 @@ impl Probe {
         }
     }
 
-    /// The right for whose lack the command was refused; none where it failed by another reason.
+    /// What is to be done where the command was refused for want of a right, or is not known; none where it failed by another reason.
     fn missing(&self, error: &RedisError) -> Option<String> {
-        if error.code() != Some("NOPERM") {
-            return None;
+        let text = error.to_string();
+        match error.code() {
+            Some("NOPERM") => {
+                // "User gateway has no permissions to run the 'eval' command"; else a key or a channel is meant.
+                let right = match text.contains("' command") {
+                    true => self.command_right,
+                    false => self.object_right.as_str(),
+                };
+                Some(format!("give that user the right {right}"))
+            }
+            Some("ERR") if text.contains("unknown command") => Some(format!(
+                "it does not know the command {}, which may have another name there (rename-command): the ledger needs it by its own",
+                self.name()
+            )),
+            _ => None,
         }
-        // "User gateway has no permissions to run the 'eval' command"; else a key or a channel is meant.
-        match error.to_string().contains("' command") {
-            true => Some(self.command_right.to_owned()),
-            false => Some(self.object_right.clone()),
+    }
+
+    fn name(&self) -> String {
+        match self.command.args_iter().next() {
+            Some(Arg::Simple(name)) => String::from_utf8_lossy(name).into_owned(),
+            _ => String::new(),
         }
     }
 }
 
 /// What the ledger cannot do without. Sent together, in this order.
-fn probes() -> [Probe; 5] {
+fn probes() -> [Probe; 6] {
     let key = format!("{PREFIX}probe");
     let on_key = |name: &str| {
         let mut command = redis::cmd(name);
@@ -112,12 +125,16 @@ fn probes() -> [Probe; 5] {
     set.arg("1").arg("XX");
     let mut eval = redis::cmd("EVAL");
     eval.arg("return 1").arg(1).arg(&key);
+    // No script has this hash.
+    let mut evalsha = redis::cmd("EVALSHA");
+    evalsha.arg("0".repeat(40)).arg(1).arg(&key);
     // A key that nobody can make.
     let nothing = Change::Key(KeyDigest::from_bytes([0; 32])).text();
     [
         Probe::of_key(set, "+@write"),
         Probe::of_key(on_key("GET"), "+@read"),
         Probe::of_key(eval, "+@scripting"),
+        Probe::of_key(evalsha, "+@scripting"),
         Probe::of_key(redis::cmd("TIME"), "+time"),
         Probe::of_channel(&channel(), &nothing),
     ]
@@ -179,6 +196,31 @@ mod tests {
                 let text = refused.unwrap_err().to_string();
                 assert!(text.ends_with(&format!("the right {right}")), "{right}: {text}");
                 assert!(!text.contains("s3cret"), "{text}");
+            }
+        }
+    }
+
+    /// Such a server was started with, and failed each call.
+    #[test]
+    fn a_server_that_has_another_name_for_a_command_is_refused_and_the_command_is_named() {
+        for command in ["SET", "GET", "EVAL", "EVALSHA", "TIME", "PUBLISH"] {
+            let renamed = [
+                "--save",
+                "",
+                "--appendonly",
+                "no",
+                "--rename-command",
+                command,
+                "ANOTHER",
+            ];
+            let server = RedisServer::start_with(&renamed);
+            for refused in [
+                RedisLedger::connect(&server.url(), patient()).map(drop),
+                RedisLedger::preflight(&server.url(), patient()),
+            ] {
+                let text = refused.unwrap_err().to_string();
+                let named = format!("it does not know the command {command}, ");
+                assert!(text.contains(&named), "{command}: {text}");
             }
         }
     }

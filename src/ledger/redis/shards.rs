@@ -21,7 +21,7 @@ use super::account::Account;
 use super::admission_breaker::AdmissionBreaker;
 use super::options::unavailable;
 use super::queue::Queue;
-use super::server_facts::Eviction;
+use super::server_facts::{Eviction, ServerClock};
 use super::slots::{Elsewhere, Layout};
 use super::url::Address;
 use crate::ledger::StoreError;
@@ -36,6 +36,7 @@ pub(super) struct Shard {
     pub(super) queue: Queue,
     /// Whether it may evict keys: then no calls are admitted.
     pub(super) eviction: Eviction,
+    pub(super) clock: ServerClock,
 }
 
 /// All of them.
@@ -87,6 +88,7 @@ impl Shard {
             guard: AdmissionBreaker::new(waiting_max, started),
             queue: Queue::new(),
             eviction: Eviction::default(),
+            clock: ServerClock::default(),
         })
     }
 
@@ -202,9 +204,14 @@ impl Shards {
 
     /// Whether any of the cluster's slots is this shard's.
     pub(super) fn has_slots(&self, number: usize) -> bool {
-        let Some(cluster) = &self.cluster else { return true };
-        let map = cluster.read();
-        map.owners.iter().any(|owner| usize::from(*owner) == number)
+        !self.is_cluster() || self.first_slot(number).is_some()
+    }
+
+    /// The first of the cluster's slots that is this shard's.
+    pub(super) fn first_slot(&self, number: usize) -> Option<u16> {
+        let map = self.cluster.as_ref()?.read();
+        let place = map.owners.iter().position(|owner| usize::from(*owner) == number)?;
+        u16::try_from(place).ok()
     }
 
     /// Whether the map names this shard as a master, as it was read last. What is published in a cluster is heard at its servers alone.

@@ -56,6 +56,7 @@ impl Settler {
                 outcome = Outcome::Progress;
             }
         }
+        self.refusals.tell(self.shared.now_ms());
         self.put_in_front(kept);
         for (account, producer, numbers) in lost {
             self.send_lost(&account, producer, &numbers);
@@ -79,7 +80,7 @@ impl Settler {
         if is_unknown_script(&error) {
             self.by = EvalMode::Text;
         } else {
-            log::warn!("Redis does not take a settlement or release: {error}");
+            self.refusals.heard(&error);
         }
         if needs_another(&error) {
             self.line.give_up(number);
@@ -96,6 +97,9 @@ impl Settler {
         lost: &mut Vec<Lost>,
     ) -> bool {
         let now = self.shared.now_ms();
+        if let Some(Ok(SettleReply::Settled(_))) = &settled {
+            debit.account.is_there();
+        }
         if let Some(Ok(SettleReply::Settled(_) | SettleReply::NoAccount) | Err(_)) = &settled {
             kept.extend(self.moving.take_rest(&debit.account, debit.hold, now));
         }
@@ -124,10 +128,6 @@ impl Settler {
                 if debit.account.is_missing(now) {
                     let account = debit.account.id();
                     log::error!("MONEY: the account {account} is not in Redis; its settlements wait");
-                }
-                if debit.entry.kept_since().is_some() {
-                    // Redis had it: it is no reason to refuse calls of others.
-                    debit.queued_ms = now.max(1);
                 }
                 self.later
                     .push((now.saturating_add(millis(LATER)), Work::Settle(debit)));
@@ -183,7 +183,8 @@ impl Settler {
         let (at, before) = (self.shared.options.clock.now(), debit.entry.kept_since());
         // A process before this one had heard it, and Redis has it still: it may lose it no longer than that one would have waited.
         let before = before.filter(|_| matches!(with.settled, Settled::Already));
-        if before.is_some_and(|before| self.is_past_replay(before)) {
+        // One that takes no writes now may lose it longer than that: it may be replaced by one that has not got it.
+        if before.is_some_and(|before| self.is_past_replay(before)) && !self.ring.stands_still() {
             return debit.entry.close();
         }
         debit.entry.keep(before.map_or(at, |before| before.min(at)));
@@ -306,25 +307,6 @@ impl Settler {
         debit.account.end();
         self.shard.queue.settled();
         debit.entry.suspend();
-    }
-
-    /// Redis has lost settlements that it had acknowledged.
-    pub(super) fn send_lost(&mut self, account: &Account, producer: ProducerId, numbers: &[u64]) {
-        let again = self.ring.take(account, producer, numbers);
-        let (id, count) = (account.id(), numbers.len());
-        log::warn!("Redis has lost {count} settlements of {id}; they are sent again");
-        if again.len() < count {
-            // A slot that has just come to this shard: those that its master before acknowledged may be handed over in a moment.
-            let unless = match self.shared.shards.is_cluster() {
-                true => ", unless they are handed over by the slot's master before",
-                false => "",
-            };
-            log::error!(
-                "MONEY: Redis has lost {} settlements of {id} for good{unless}",
-                count - again.len()
-            );
-        }
-        self.send_again(again);
     }
 }
 

@@ -112,7 +112,7 @@ async fn ask(connection: &mut Connection, resolved: &mut Resolved, within: Durat
 
 /// `highest day open…`, as lua/numbers.lua writes it: numbers that follow one another stand as a run, or each by itself. None where that is
 /// not there, or is something else.
-fn numbers_of(answer: &Value) -> Option<Numbers> {
+pub(super) fn numbers_of(answer: &Value) -> Option<Numbers> {
     let text = reply::text(answer).ok()?;
     let (high, rest) = text.split_once(' ')?;
     let written = rest.split_once(' ').map_or("", |(_, open)| open);

@@ -24,6 +24,7 @@ mod ends;
 mod known;
 mod moving;
 mod working;
+mod writes;
 
 /// A ledger that was opened ten seconds ago and has no thread.
 fn opened(server: &RedisServer) -> Arc<Shared> {

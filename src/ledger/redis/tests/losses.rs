@@ -1,7 +1,10 @@
 //! A Redis that comes back without its last moments: what was acknowledged is sent again.
 
+use std::time::Duration;
+
 use super::book::RedisBook;
 use super::{brisk, node, patient, request};
+use crate::ledger::redis::Options;
 use crate::ledger::tests::logged::logged;
 use crate::ledger::tests::redis_server::{RedisServer, until};
 use crate::ledger::tests::rig::{audit_is_clean, block_on, caller_of, credits, debit};
@@ -45,6 +48,35 @@ fn a_redis_without_its_last_moments_gets_them_again() {
     audit_is_clean(&ledger);
 }
 
+/// Money: such a server has no replica that would have what it acknowledged last, or no disk. Its successor comes when it comes.
+#[test]
+fn what_was_acknowledged_before_no_more_writes_were_taken_is_sent_again_however_long_that_lasts() {
+    let mut server = RedisServer::start();
+    let options = Options {
+        replay: Duration::from_secs(2),
+        ..brisk()
+    };
+    let ledger = node(&server, options);
+    let caller = caller_of(&ledger, "acme", "100", LimitOverrides::default());
+    pay(&caller, 0..5);
+    snapshot(&server);
+    pay(&caller, 5..12);
+    assert_eq!(server.ask("CONFIG SET min-replicas-to-write 1"), ["+OK"]);
+    let refused = || {
+        let stats = server.ask("INFO commandstats");
+        let of_set = stats.iter().find(|line| line.starts_with("cmdstat_set:"));
+        let refused = of_set.and_then(|line| line.split_once("rejected_calls=")?.1.split(',').next()?.parse().ok());
+        refused.unwrap_or(0_u64)
+    };
+    // It is tried once a second: that is longer than Redis is thought to lose anything.
+    until("writes are refused for a while", || refused() >= 4);
+    server.restart();
+    until("nothing is missing", || {
+        block_on(caller.figures()).is_ok_and(|figures| figures.balance == credits("88"))
+    });
+    audit_is_clean(&ledger);
+}
+
 /// A gap that is only seen by its number, on a server that stayed the same.
 #[test]
 fn a_missing_settlement_is_filled_in_by_its_number() {
@@ -67,8 +99,8 @@ fn a_missing_settlement_is_filled_in_by_its_number() {
 #[test]
 fn what_is_lost_for_good_holds_nothing_up() {
     let server = RedisServer::start();
-    let options = crate::ledger::redis::Options {
-        replay: std::time::Duration::ZERO,
+    let options = Options {
+        replay: Duration::ZERO,
         ..brisk()
     };
     let ledger = node(&server, options);

@@ -103,6 +103,7 @@ fn numbers(debits: Vec<QueuedDebit>) -> Vec<(String, u64, u64)> {
 fn what_was_acknowledged_is_kept_for_its_time_and_no_longer() {
     let filled = || {
         let mut ring = ReplayBuffer::new(Duration::from_millis(100), 10);
+        ring.tend(1_000);
         ring.push(settled("acme", 5, 1), 1_000);
         ring.push(settled("acme", 5, 2), 1_050);
         ring
@@ -112,6 +113,77 @@ fn what_was_acknowledged_is_kept_for_its_time_and_no_longer() {
         ring.tend(now_ms);
         assert_eq!(ring.take_all().len(), kept, "{now_ms}");
     }
+}
+
+/// Money: what a server acknowledged before it took no writes is what it may lose, however long that lasts.
+#[test]
+fn nothing_grows_old_while_the_server_takes_no_writes() {
+    let filled = || {
+        let mut ring = ReplayBuffer::new(Duration::from_millis(100), 10);
+        ring.push(settled("acme", 5, 1), 10);
+        assert!(ring.stands_still(), "it was not looked at yet");
+        ring.tend(1_000);
+        ring.push(settled("acme", 5, 2), 1_050);
+        ring.stand_still(1_060);
+        ring.push(settled("acme", 5, 3), 70_000);
+        ring.stand_still(80_000);
+        assert!(ring.stands_still());
+        ring.tend(90_000);
+        assert!(!ring.stands_still());
+        ring
+    };
+    // The first is 60 ms old at 90,000, the second is 10, and the third has just come.
+    for (now_ms, kept) in [
+        (90_000, 3),
+        (90_040, 3),
+        (90_041, 2),
+        (90_090, 2),
+        (90_091, 1),
+        (90_101, 0),
+    ] {
+        for by_push in [false, true] {
+            let mut ring = filled();
+            match by_push {
+                true => ring.push(settled("acme", 5, 4), now_ms),
+                false => ring.tend(now_ms),
+            }
+            let left = ring.take_all().len();
+            assert_eq!(left, kept + usize::from(by_push), "{now_ms} {by_push}");
+        }
+    }
+}
+
+/// It does not answer, or this process was stopped: whether the server took writes meanwhile nobody knows.
+#[test]
+fn little_time_passes_while_nobody_looks_at_the_server() {
+    let mut ring = ReplayBuffer::new(Duration::from_secs(60), 10);
+    ring.tend(1_000);
+    ring.push(settled("acme", 5, 1), 1_000);
+    for now_ms in [100_000, 200_000, 300_000] {
+        ring.tend(now_ms);
+    }
+    ring.push(settled("acme", 5, 2), 400_000);
+    assert_eq!(ring.take_all().len(), 2);
+}
+
+/// The journal keeps what there is no room for.
+#[test]
+fn nothing_goes_for_what_comes_while_the_server_takes_no_writes() {
+    let kept = |stands_still: bool| {
+        let mut ring = ReplayBuffer::new(Duration::from_secs(60), 2);
+        ring.tend(1_000);
+        for number in 1..=2 {
+            ring.push(settled("acme", 5, number), 1_000);
+        }
+        if stands_still {
+            ring.stand_still(1_001);
+        }
+        ring.push(settled("acme", 5, 3), 1_002);
+        let kept = ring.take_all();
+        kept.iter().map(|debit| debit.number.number).collect::<Vec<_>>()
+    };
+    assert_eq!(kept(true), [1, 2]);
+    assert_eq!(kept(false), [2, 3]);
 }
 
 /// The waker in a call's cover keeps the memory of the task that carried it.

@@ -143,7 +143,7 @@ fn each_of_many_accounts_is_looked_up() {
 }
 
 /// Of a process that has ended, which had heard so long ago that Redis has it.
-fn adopted(journal: &Journal, account: &Arc<Account>, number: u64, ago_ms: i64) -> QueuedDebit {
+pub(super) fn adopted(journal: &Journal, account: &Arc<Account>, number: u64, ago_ms: i64) -> QueuedDebit {
     let mut entry = journaled(journal, account);
     entry.keep(NOW.plus_millis(-ago_ms));
     QueuedDebit {
