@@ -89,8 +89,8 @@ pub enum ApiError {
         status: u16,
         /// The upstream's message.
         message: String,
-        /// What it names beside.
-        named: Named,
+        /// What it names beside. In a box: errors are small.
+        named: Box<Named>,
     },
     /// All upstreams of the model said that they are busy.
     UpstreamBusy {
@@ -349,7 +349,7 @@ impl ApiError {
             400 | 404 | 409 | 413 | 415 | 422 => ApiError::UpstreamRefused {
                 status,
                 message: "The model's provider refused the request.".into(),
-                named: Named::default(),
+                named: Box::default(),
             },
             408 | 504 => ApiError::UpstreamUnreachable,
             _ => ApiError::UpstreamFailed,

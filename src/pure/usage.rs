@@ -99,9 +99,12 @@ impl Reports {
         })
     }
 
-    /// Whether the reports say that both sides are 0, and name no cost. That is true of no answer that has text.
+    /// Whether the reports say that the prompt is 0, and the completion no more, and name no cost. That is true of no answer that has text
+    /// or vectors.
     pub fn is_nothing(&self) -> bool {
-        (self.prompt, self.completion) == (Some(0), Some(0)) && self.cost.is_none_or(|cost| cost.is_zero())
+        self.prompt == Some(0)
+            && self.completion.is_none_or(|completion| completion == 0)
+            && self.cost.is_none_or(|cost| cost.is_zero())
     }
 
     /// The prompt side, when a report named it. One of 0 beside a completion of 0 is none: where the completion has to be counted, the

@@ -145,8 +145,8 @@ impl Handover {
             Stage::Prepares | Stage::HasListener => {
                 log::error!("no other process takes over, this one goes on: {ended}");
                 let is_child = child.and_then(Successor::process) == Some(peer.process());
-                // One that says that it has failed ends; another may hang.
-                if !says_so && (is_child || stage == Stage::HasListener) {
+                // One that says that it has failed ends; another may hang. The socket is nobody's but this process'.
+                if stage == Stage::HasListener || (is_child && !says_so) {
                     peer.end();
                 }
             }

@@ -92,16 +92,28 @@ async fn the_small_embedding_model_returns_1536_dimensions_as_numbers_or_base64(
 
 #[tokio::test]
 async fn without_a_usage_report_the_inputs_are_counted() {
-    let list = json!({ "object": "list", "data": [], "model": "up-embed" });
-    let upstream = Upstream::always(Reply::json(&list)).await;
-    let gateway = Gateway::over(&upstream).await;
-    for (input, tokens) in [
-        (json!("Hello world"), 2),
-        (json!(["Hello", "Hello world"]), 3),
-        (json!([1, 2, 3, 4]), 4),
+    // LM Studio reports nothing for every embedding.
+    for usage in [
+        json!(null),
+        json!({ "prompt_tokens": 0 }),
+        json!({ "prompt_tokens": 0, "total_tokens": 0 }),
+        json!({ "prompt_tokens": 0, "completion_tokens": 0, "total_tokens": 0 }),
     ] {
-        let before = gateway.spent().await;
-        gateway.http1.post("/llm/embeddings", request(&input)).await.ok();
-        assert_eq!(gateway.spent().await - before, cost(EMBED, tokens, 0), "{input}");
+        let list = json!({ "object": "list", "data": [], "model": "up-embed", "usage": usage });
+        let upstream = Upstream::always(Reply::json(&list)).await;
+        let gateway = Gateway::over(&upstream).await;
+        for (input, tokens) in [
+            (json!("Hello world"), 2),
+            (json!(["Hello", "Hello world"]), 3),
+            (json!([1, 2, 3, 4]), 4),
+        ] {
+            let before = gateway.spent().await;
+            gateway.http1.post("/llm/embeddings", request(&input)).await.ok();
+            assert_eq!(
+                gateway.spent().await - before,
+                cost(EMBED, tokens, 0),
+                "{input} {usage}"
+            );
+        }
     }
 }

@@ -190,11 +190,12 @@ impl BodyPermit {
             return;
         }
         let BodyOwner { memory, key, address } = &self.owner;
-        memory.keys.give_back(*key, bytes);
+        // In the opposite order of taking it: no other body of the key takes what the sum still has.
+        memory.bytes.fetch_sub(bytes, Ordering::Relaxed);
         if let Some(address) = *address {
             memory.addresses.give_back(address, bytes);
         }
-        memory.bytes.fetch_sub(bytes, Ordering::Relaxed);
+        memory.keys.give_back(*key, bytes);
         self.taken = self.taken.saturating_sub(bytes);
     }
 }

@@ -11,10 +11,13 @@ use super::authenticate::store_failed;
 use crate::gateway::admission::Admission;
 use crate::gateway::billing::capture::Capture;
 use crate::gateway::context::Ctx;
+use crate::gateway::snapshot::Snapshot;
 use crate::ledger::{Caller, KeyedCall, TakenKey, Taking};
+use crate::pure::account::Denial;
 use crate::pure::error::{ApiError, LimitKind};
 use crate::pure::idempotency::{Answer, Fingerprint, KeyName, Repeated};
 use crate::pure::ids::RequestId;
+use crate::pure::limits::RateView;
 
 /// What becomes of a call that brings a key.
 pub(in crate::gateway) enum Keyed {
@@ -82,11 +85,7 @@ pub(in crate::gateway) async fn take(
         Ok(rate) => ctx.rate = Some(rate),
         Err(rate) => {
             ctx.rate = Some(rate);
-            return Err(ApiError::RateLimited {
-                limit: LimitKind::Requests,
-                value: rate.limits.rpm,
-                retry_after_secs: rate.reset_ms.div_ceil(1000).max(1),
-            });
+            return Err(too_many(&rate));
         }
     }
     match record.repeated(&fingerprint) {
@@ -98,16 +97,42 @@ pub(in crate::gateway) async fn take(
     }
 }
 
+fn too_many(rate: &RateView) -> ApiError {
+    ApiError::RateLimited {
+        limit: LimitKind::Requests,
+        value: rate.limits.rpm,
+        retry_after_secs: rate.reset_ms.div_ceil(1000).max(1),
+    }
+}
+
+/// Whether the caller has a request left in this minute, as far as this process knows. What a call with a key comes back for counts for
+/// nothing else, and is counted when it is given.
+///
+/// # Errors
+/// [`Denial::Requests`].
+pub(super) fn requests_left(caller: &Caller, snapshot: &Snapshot) -> Result<(), Denial> {
+    let (scope, limits) = admit::limits(snapshot, caller);
+    let rate = caller.rate(&scope, limits);
+    if rate.remaining_requests == 0 {
+        return Err(Denial::Requests(rate));
+    }
+    Ok(())
+}
+
 /// The answer to a call that may not be made as things are now, when its key is known; the key stays free when it is not. What became of
 /// the catalogue since takes no answer away.
 ///
 /// # Errors
-/// As [`take`], but for keys that are too many.
+/// As [`take`], but for keys that are too many. 429 also before it looks: what it refuses in the end counts, and costs a look.
 pub(in crate::gateway) async fn known(
     ctx: &mut Ctx,
     caller: &Caller,
     keyed: (KeyName, Fingerprint),
 ) -> Result<Option<(Answer, RequestId)>, ApiError> {
+    if let Err(Denial::Requests(rate)) = requests_left(caller, &ctx.snapshot) {
+        ctx.rate = Some(rate);
+        return Err(too_many(&rate));
+    }
     match take(ctx, caller, keyed).await {
         Ok(Keyed::Replayed(answer, original)) => Ok(Some((answer, original))),
         Ok(Keyed::New(_))

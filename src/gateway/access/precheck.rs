@@ -5,10 +5,11 @@
 use std::net::IpAddr;
 
 use super::admit::{self, Refused};
+use super::idempotency;
 use super::refusal::refused;
 use crate::gateway::snapshot::Snapshot;
 use crate::ledger::Caller;
-use crate::pure::account::{Denial, Look};
+use crate::pure::account::Look;
 use crate::pure::catalogue::{Model, ModelKind};
 use crate::pure::error::ApiError;
 use crate::pure::ids::Tier;
@@ -45,7 +46,7 @@ impl Precheck<'_> {
             .filter(|model| is_open(model, self.endpoint, tier))
             .filter(|model| self.caller.key.settings.allows_model(&model.id))
             .peekable();
-        if open.peek().is_none() {
+        if open.peek().is_none() && !self.is_keyed {
             if !self.caller.key.settings.models.is_empty() {
                 return Err(ApiError::Forbidden(
                     "This key may use no model of this path.".to_owned(),
@@ -66,12 +67,11 @@ impl Precheck<'_> {
             quota: admit::monthly_quota(self.snapshot, self.caller),
             is_paid: open.all(|model| !model.prices.usual().pricing.prompt.is_zero()),
         };
-        let Err(denial) = self.caller.look(&look) else {
-            return Ok(());
+        let looked = match self.is_keyed {
+            true => idempotency::requests_left(self.caller, self.snapshot),
+            false => self.caller.look(&look),
         };
-        if self.is_keyed && !matches!(denial, Denial::Requests(_) | Denial::Stopped(_)) {
-            return Ok(());
-        }
+        let Err(denial) = looked else { return Ok(()) };
         let Refused { error, rate } = refused((self.snapshot, self.caller), SMALLEST, (denial, None), |_| None);
         self.rate = rate;
         Err(error)

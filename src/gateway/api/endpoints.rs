@@ -55,7 +55,7 @@ pub(in crate::gateway) async fn public(session: &mut ServerSession, ctx: &Ctx, r
             let (document, media_type) = ctx.snapshot.pages.get(*page).ok_or(ApiError::Internal)?;
             Ok(responses::page(session, ctx, document, media_type).await?)
         }
-        Route::Moved(path) => Ok(responses::moved(session, ctx, *path).await?),
+        Route::Moved(path) => Ok(responses::moved(session, ctx, path).await?),
         _ => Ok(responses::json(session, ctx, "{\"status\":\"ok\"}".to_owned()).await?),
     }
 }

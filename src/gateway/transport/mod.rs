@@ -114,7 +114,9 @@ impl Transport {
             is_silent = has_timed_out(error);
             match error.etype() {
                 ErrorType::H2Downgrade | ErrorType::InvalidH2 => self.connections.http2_failed(peer, error),
-                _ if !upstream.has_heard() => self.connections.offer_http2(peer),
+                _ if *error.esource() == ErrorSource::Upstream && !is_silent && !upstream.has_heard() => {
+                    self.connections.offer_http2(peer);
+                }
                 _ => {}
             }
         }

@@ -101,7 +101,11 @@ impl UpstreamSession {
                 }
             }
             HttpSession::H2(session) => {
-                session.write_request_header(head, false).map_err(Error::into_up)?;
+                session.write_request_header(head, false).map_err(|mut error| {
+                    // Nothing was sent: the connection ended a moment ago.
+                    error.set_retry(true);
+                    error.into_up()
+                })?;
                 let timeout = session.write_timeout;
                 let mut writer = session
                     .take_request_body_writer()

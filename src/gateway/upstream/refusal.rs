@@ -99,7 +99,7 @@ fn decide(refusal: &Refusal, attempt: Option<&Attempt>, clock: &Clock) -> Result
     Ok(ApiError::UpstreamRefused {
         status: *status,
         message: words.message.unwrap_or_else(|| message.clone()),
-        named: words.named,
+        named: Box::new(words.named),
     })
 }
 

@@ -7,7 +7,8 @@
 //! that it does not matter where one dies, which answers are lost, and which steps come late.
 //!
 //! A top-up by hand under a payment's id claims it in the same way, so that its refund is found, and no message credits it once more. Where
-//! another account was credited the payment, it is added all the same, and the payment stays whose it is.
+//! another account was credited the payment, it is added all the same: the payment stays whose it is where a message said so, and is nobody's
+//! to find where that was by hand, too.
 //!
 //! Gateways of earlier versions write the account alone, without a turn: that is turn 0. They end no claims, so what they post at the same
 //! moment as another can still be credited twice. By hand they claim nothing: the same top-up once more does.
@@ -34,11 +35,14 @@ struct Claim {
 
 impl Shared {
     /// Whose payment has this reference, and what they were credited for it: they may have claimed it and not posted it.
+    ///
+    /// # Errors
+    /// When several accounts were given it by hand: whose it is, nobody here can say.
     pub(super) async fn payer(
         &self,
         link: &Link,
         reference: &str,
-    ) -> Result<(Option<AccountId>, Option<CreditEntry>), StoreError> {
+    ) -> Result<(Option<AccountId>, Option<CreditEntry>), AdminError> {
         let mut get = redis::cmd("GET");
         get.arg(payment_key(reference));
         let value = self.command(link, get).await?;
@@ -46,6 +50,11 @@ impl Shared {
             return Ok((None, None));
         };
         let Claim { account, .. } = Claim::read(text)?;
+        if self.given_to(link, reference).await?.as_deref() == Some(SEVERAL) {
+            return Err(AdminError::Invalid(format!(
+                "several accounts have a top-up {reference:?}"
+            )));
+        }
         let entry = self.credit_entry(link, &account, reference).await?;
         // What is no top-up has only the same reference.
         Ok((Some(account), entry.filter(|entry| entry.kind == CreditKind::TopUp)))
@@ -66,14 +75,21 @@ impl Shared {
             if held.account == post.account {
                 // A fail-over must not lose whose it is after it was posted.
                 self.confirm(link, &[&key]).await.map_err(not_credited)?;
+                if !post.is_payment {
+                    self.give(link, reference, held.account.as_str(), Some("NX")).await?;
+                }
                 if let Some(posted) = self.post_claimed(link, post, Some(held.turn)).await? {
                     return Ok(posted);
                 }
             } else if !self.end_claim(link, &held, reference).await? {
-                return match post.is_payment {
-                    true => Err(AdminError::ReferenceConflict(reference.clone())),
-                    false => self.post_unclaimed(link, post).await,
-                };
+                if post.is_payment {
+                    return Err(AdminError::ReferenceConflict(reference.clone()));
+                }
+                // What a message named stays whose it is. Of two that were given it by hand one may be a mistake.
+                if self.given_to(link, reference).await?.is_some() {
+                    self.give(link, reference, SEVERAL, None).await?;
+                }
+                return self.post_unclaimed(link, post).await;
             }
             if !may_take {
                 break;
@@ -85,6 +101,21 @@ impl Shared {
         Err(AdminError::Store(format!(
             "the payment {reference:?} is told for another account at this moment, and was not credited here: tell it again"
         )))
+    }
+
+    /// Whom a payment was given to by hand: an account, or [`SEVERAL`]. None where a message was first.
+    async fn given_to(&self, link: &Link, reference: &str) -> Result<Option<String>, StoreError> {
+        let mut get = redis::cmd("GET");
+        get.arg(by_hand_key(reference));
+        let value = self.command(link, get).await?;
+        Ok(reply::optional_text(&value)?.map(str::to_owned))
+    }
+
+    /// Notes that; `only` as `SET` has it.
+    async fn give(&self, link: &Link, reference: &str, to: &str, only: Option<&str>) -> Result<(), StoreError> {
+        let mut set = redis::cmd("SET");
+        set.arg(by_hand_key(reference)).arg(to).arg(only);
+        self.command(link, set).await.map(|_| ())
     }
 
     /// Claims a payment that stands as it was seen. Gives the claim that stands there then.
@@ -168,5 +199,11 @@ pub(super) fn payment_key(reference: &str) -> String {
     format!("{PREFIX}payment:{reference}")
 }
 
+fn by_hand_key(reference: &str) -> String {
+    format!("{PREFIX}payment-by-hand:{reference}")
+}
+
+/// More than one account. No account has this name.
+const SEVERAL: &str = "*";
 /// How often one who wants to take a payment over finds that somebody else just did.
 const CLAIMS_MAX: u32 = 64;

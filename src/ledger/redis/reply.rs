@@ -9,7 +9,7 @@ use crate::pure::error::AccountStop;
 use crate::pure::ids::KeyId;
 use crate::pure::limits::Window;
 use crate::pure::money::Credits;
-use crate::pure::numbers::Birth;
+use crate::pure::numbers::{Birth, Numbers};
 use crate::pure::spend::Spender;
 use crate::pure::time::{Day, Timestamp};
 
@@ -327,6 +327,23 @@ fn count(part: Option<&str>) -> Result<u64, StoreError> {
     u64::try_from(number(part)?).map_err(|_| corrupt("a negative count"))
 }
 
+/// `highest day open…`, as lua/numbers.lua writes it: numbers that follow one another stand as a run, or each by itself. None where that is
+/// not there, or is something else.
+pub(super) fn numbers(answer: &Value) -> Option<Numbers> {
+    let (high, rest) = text(answer).ok()?.split_once(' ')?;
+    let written = rest.split_once(' ').map_or("", |(_, open)| open);
+    let mut open: Vec<(u64, u64)> = Vec::new();
+    for run in written.split_ascii_whitespace() {
+        let (first, last) = run.split_once('-').unwrap_or((run, run));
+        let (first, last): (u64, u64) = (first.parse().ok()?, last.parse().ok()?);
+        match open.last_mut() {
+            Some((_, before)) if before.checked_add(1) == Some(first) && last >= first => *before = last,
+            _ => open.push((first, last)),
+        }
+    }
+    Numbers::restored(high.parse().ok()?, open)
+}
+
 /// What is held of what is committed.
 pub(super) fn held(committed: Credits, used: Credits) -> Result<Credits, StoreError> {
     committed
@@ -336,3 +353,35 @@ pub(super) fn held(committed: Credits, used: Credits) -> Result<Credits, StoreEr
 
 /// What the scripts answer while keys of an account are at two masters.
 const APART: &str = "apart";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_an_account_knows_of_a_producer_is_read_as_the_scripts_write_it() {
+        let read = |text: &str| numbers(&Value::BulkString(text.as_bytes().to_vec()));
+        for (text, closed, open) in [
+            ("7 20000", vec![1, 7], vec![8]),
+            ("9 20000 3 5-7 ", vec![1, 2, 4, 8, 9], vec![3, 5, 6, 7, 10]),
+            ("9 20000 3 4 6-7 8 ", vec![1, 2, 5, 9], vec![3, 4, 6, 7, 8, 10]),
+        ] {
+            let known = read(text).unwrap();
+            assert!(closed.iter().all(|number| known.is_closed(*number)), "{text}");
+            assert!(!open.iter().any(|number| known.is_closed(*number)), "{text}");
+        }
+        for other in [
+            "",
+            "7",
+            "x 20000",
+            "7 20000 x ",
+            "7 20000 5-8 ",
+            "7 20000 5 4 ",
+            "7 20000 4 5-4 ",
+        ] {
+            assert_eq!(read(other), None, "{other:?}");
+        }
+        assert_eq!(numbers(&Value::Nil), None);
+        assert_eq!(numbers(&Value::Int(7)), None);
+    }
+}

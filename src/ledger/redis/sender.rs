@@ -206,9 +206,8 @@ impl Settler {
     async fn end(mut self) {
         self.tell_missing(u64::MAX).await;
         self.tell_missing_unasked();
-        if self.ring.stands_still() {
-            self.date_ring();
-        }
+        // Also where Redis was away: its clock stood, and what the journal says did not.
+        self.date_ring();
     }
 
     /// Takes what was queued, and what is due again.

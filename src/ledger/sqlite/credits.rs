@@ -120,7 +120,7 @@ fn write(t: &Transaction<'_>, post: &CreditPost, at: EventTimes) -> Result<Writt
     if post.is_payment {
         let is_anothers = match payment(t, &post.reference)? {
             Some(payer) => payer != account,
-            // Top-ups by hand of earlier versions are not noted: that of this account is the payment, and else that of another one.
+            // Top-ups by hand are not noted: that of this account is the payment, and else that of another one.
             None => before.is_none() && another_has_top_up(t, post)?,
         };
         if is_anothers {
@@ -162,7 +162,7 @@ fn write(t: &Transaction<'_>, post: &CreditPost, at: EventTimes) -> Result<Writt
 
 /// Notes whose a payment is: only with its entry, or nobody else could be credited it.
 fn note_payment(t: &Transaction<'_>, post: &CreditPost) -> Result<(), StoreError> {
-    if post.keeps_payer() {
+    if post.is_payment {
         let sql = "INSERT OR IGNORE INTO payments (reference, account) VALUES (?1, ?2)";
         t.execute(sql, params![post.reference, post.account.as_str()])?;
     }
@@ -191,7 +191,10 @@ fn another_has_top_up(connection: &Connection, post: &CreditPost) -> Result<bool
     Ok(statement.query_row(params![post.reference, post.account.as_str()], |row| row.get(0))?)
 }
 
-/// Whose payment has a reference, or else whose top-up: those of earlier versions are not told apart. Nobody's where there is none.
+/// Whose payment has a reference, or else whose top-up, which was given by hand. Nobody's where there is none.
+///
+/// # Errors
+/// When several accounts were given it by hand: whose it is, nobody here can say.
 fn payer(connection: &Connection, reference: &str) -> Result<Option<AccountId>, Untold> {
     if let Some(account) = payment(connection, reference)? {
         return Ok(Some(account.parse().map_err(corrupt)?));

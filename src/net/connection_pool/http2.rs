@@ -120,18 +120,17 @@ impl Http2 {
     /// A stream is over; one that has not ended is reset. `is_silent`: its upstream said nothing on it for too long. Then the connection
     /// gets no other stream, and ends with those that it has.
     pub(super) fn release(&self, stream: Http2Session, peer: u64, is_silent: bool) {
-        let has_answer = stream.response_header().is_some();
-        if has_answer || is_silent {
+        if stream.response_header().is_some() {
             let id = stream.fd();
             let connections = self.lock();
             let mut of_peer = connections.by_peer.get(&peer).into_iter().flatten();
             if let Some(open) = of_peer.find(|open| open.connection.id() == id && !open.connection.is_closed()) {
                 // How many streams its upstream takes came before the answer.
-                open.is_settled.fetch_or(has_answer, Ordering::Relaxed);
-                if is_silent {
-                    open.connection.mark_shutdown();
-                }
+                open.is_settled.store(true, Ordering::Relaxed);
             }
+        }
+        if is_silent {
+            stream.conn.mark_shutdown();
         }
         drop(stream);
     }
@@ -141,6 +140,7 @@ impl Http2 {
         let connections = self.lock();
         let open = connections.by_peer.get(&peer)?.iter().find(|open| open.has_room())?;
         open.promised.fetch_add(1, Ordering::Relaxed);
+        *open.idle_since.lock().unwrap_or_else(PoisonError::into_inner) = None;
         Some(Promised(Arc::clone(open)))
     }
 
@@ -275,7 +275,6 @@ impl Life {
                 self.is_silent.store(true, Ordering::Relaxed);
             }
         }
-        self.closes.send_replace(true);
     }
 
     /// Returns when the upstream is silent: nothing came for long, neither an answer to a PING nor anything else.
@@ -307,6 +306,13 @@ impl Life {
                 }
             }
         }
+    }
+}
+
+impl Drop for Life {
+    /// However it ends: a connection whose task is gone takes no stream.
+    fn drop(&mut self) {
+        self.closes.send_replace(true);
     }
 }
 

@@ -136,7 +136,12 @@ impl ConnectionPool {
                 }
                 // It is closed otherwise.
             }
-            HttpSession::H2(stream) => self.http2.release(stream, peer.reuse_hash(), is_silent),
+            HttpSession::H2(stream) => {
+                if stream.response_header().is_some() {
+                    self.offer_http2(peer);
+                }
+                self.http2.release(stream, peer.reuse_hash(), is_silent);
+            }
             HttpSession::Custom(()) => {}
         }
     }
@@ -154,19 +159,41 @@ impl ConnectionPool {
         }
     }
 
-    /// The upstream is offered HTTP/2 again: over HTTP/1 it says nothing at all.
+    /// The upstream is offered HTTP/2 by all calls: it has answered over it, or says nothing at all over HTTP/1.
     pub(crate) fn offer_http2(&self, peer: &HttpPeer) {
-        if offers_http2(peer) {
+        let is_known = || {
+            let http1 = self.http1_until.read().unwrap_or_else(PoisonError::into_inner);
+            http1.contains_key(&peer.reuse_hash())
+        };
+        if offers_http2(peer) && is_known() {
             let mut http1 = self.http1_until.write().unwrap_or_else(PoisonError::into_inner);
             http1.remove(&peer.reuse_hash());
         }
     }
 
+    /// Whether HTTP/2 is offered. Once the time of a peer that gets HTTP/1 is over, to one call alone: the others follow when it has an answer.
     fn may_be_http2(&self, peer: &HttpPeer) -> bool {
-        offers_http2(peer) && {
+        if !offers_http2(peer) {
+            return false;
+        }
+        let hash = peer.reuse_hash();
+        let known = {
             let http1 = self.http1_until.read().unwrap_or_else(PoisonError::into_inner);
-            let until = http1.get(&peer.reuse_hash());
-            until.is_none_or(|until| *until <= crate::clock::monotonic())
+            http1.get(&hash).copied()
+        };
+        let Some(until) = known else { return true };
+        let now = crate::clock::monotonic();
+        if until > now {
+            return false;
+        }
+        let mut http1 = self.http1_until.write().unwrap_or_else(PoisonError::into_inner);
+        match http1.get_mut(&hash) {
+            None => true,
+            Some(until) if *until > now => false,
+            Some(until) => {
+                *until = now.checked_add(HTTP1_AFTER_FAULT).unwrap_or(now);
+                true
+            }
         }
     }
 }

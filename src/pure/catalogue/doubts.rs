@@ -94,7 +94,7 @@ fn shrank(before: &Model, model: &Model) -> Option<String> {
     let was_unsaid = before.max_completion_tokens == before.context_length;
     let is_said_now = |name: &str, to: u64| name == "max_completion_tokens" && was_unsaid && to >= MAXIMUM_USUAL;
     let mut bounds = bounds(before, model).into_iter();
-    let bound = bounds.find(|(name, from, to)| to.saturating_mul(FALLS_MAX) < *from && !is_said_now(*name, *to))?;
+    let bound = bounds.find(|(name, from, to)| to.saturating_mul(FALLS_MAX) < *from && !is_said_now(name, *to))?;
     Some(bound_text(bound))
 }
 

@@ -14,7 +14,7 @@ fn the_code_in_the_body_is_the_status() {
         ApiError::UpstreamRefused {
             status: 422,
             message: "x".into(),
-            named: Named::default(),
+            named: Box::default(),
         },
         ApiError::Internal,
         ApiError::CredentialRefused,
@@ -120,7 +120,7 @@ fn a_provider_that_does_not_find_something_is_told_apart() {
         let refused = ApiError::UpstreamRefused {
             status,
             message: "x".to_owned(),
-            named: Named::default(),
+            named: Box::default(),
         };
         assert_eq!(refused.to_wire().kind, kind);
     }
@@ -132,10 +132,10 @@ fn what_a_provider_names_stands_beside_its_message_and_the_code_stays_the_status
         let refused = ApiError::UpstreamRefused {
             status: 400,
             message: "too long".to_owned(),
-            named: Named {
+            named: Box::new(Named {
                 code: code.map(Box::from),
                 param: param.map(Box::from),
-            },
+            }),
         };
         String::from_utf8(refused.to_wire().body()).unwrap()
     };

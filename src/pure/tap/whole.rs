@@ -46,14 +46,15 @@ impl WholeTap {
     }
 
     /// What the provider reported, for both sides. The completion side of an answer without choices is 0 unless it
-    /// says otherwise. None where the report says that there was nothing, and the answer has text.
+    /// says otherwise. None where the report says that there was nothing, and the answer has text or vectors.
     pub fn reported(&self) -> Option<Usage> {
         let usage = match self.reading.seen.choices {
             Choices::Absent if !self.reading.seen.error => self.reading.reports.usage_without_completion(),
             Choices::Absent | Choices::Empty | Choices::Some => self.reading.reports.usage(),
         };
         let has_text = self.reading.spans.texts > 0 || self.delivered().0 > 0;
-        usage.filter(|_| !(has_text && self.reading.reports.is_nothing()))
+        let has_content = has_text || self.has_vectors();
+        usage.filter(|_| !(has_content && self.reading.reports.is_nothing()))
     }
 
     /// Whether a report gave a completion that this answer cannot have.

@@ -41,7 +41,7 @@ fn a_prompt_of_zero_beside_a_completion_of_zero_is_not_known() {
     for (prompt, completion, is_nothing, known) in [
         ("0", "0", true, None),
         ("0", "5", false, Some(0)),
-        ("0", "null", false, Some(0)),
+        ("0", "null", true, None),
         ("9", "0", false, Some(9)),
         ("null", "0", false, None),
     ] {

@@ -9,6 +9,7 @@ use crate::harness::catalogue::{SMALL, catalogue};
 use crate::harness::client::{Client, ask};
 use crate::harness::redis_server::RedisServer;
 use crate::harness::{KeySpec, Reply, Setup, Upstream};
+use tollgate::pure::limits::LimitOverrides;
 
 on_both_stores! {
     a_model_that_left_the_catalogue: left_embedded, left_redis;
@@ -79,7 +80,31 @@ async fn a_long_body_without_credit(store: OnStore<'_>) {
             _ => answer.error(402, "quota_exceeded"),
         };
     }
-    gateway.http1.post("/llm/chat", long).await.error(402, "quota_exceeded");
+    gateway
+        .http1
+        .post("/llm/chat", long.clone())
+        .await
+        .error(402, "quota_exceeded");
     assert_eq!(upstream.seen().len(), 1);
+
+    // It counts once for the limit of requests: a key with two gets both.
+    gateway.set_quota("1000").await;
+    let twice = KeySpec {
+        limits: LimitOverrides {
+            rpm: Some(2),
+            ..LimitOverrides::default()
+        },
+        ..KeySpec::default()
+    };
+    let client = gateway.http1.with_key(&gateway.new_key(twice).await);
+    let first = keyed(&client, "/llm/chat", long.clone(), "c").await.ok();
+    gateway.spent().await;
+    gateway.set_quota("0.000000000001").await;
+    is_replay(&keyed(&client, "/llm/chat", long.clone(), "c").await, &first);
+    // And a model that is not there is refused by it, too.
+    for body in [long, request("acme/none")] {
+        let answer = keyed(&client, "/llm/chat", body, "d").await;
+        answer.error(429, "rate_limit_error");
+    }
     gateway.check_books().await;
 }

@@ -1,6 +1,5 @@
 //! Every error that the gateway can answer with stands in the description.
 
-use tollgate::pure::error::provider_words::Named;
 use tollgate::pure::error::{AccountShortage, AccountStop, ApiError, CreditShortage, KeyFault, LimitKind};
 use tollgate::pure::idempotency::KeyRefusal;
 use tollgate::pure::ids::RequestId;
@@ -54,7 +53,7 @@ fn errors() -> Vec<ApiError> {
         ApiError::UpstreamRefused {
             status: 422,
             message: text(),
-            named: Named::default(),
+            named: Box::default(),
         },
         ApiError::UpstreamBusy { retry_after_secs: 1 },
         ApiError::UpstreamFailed,

@@ -6,6 +6,7 @@ use redis::RedisResult;
 
 use super::{Settler, in_time};
 use crate::ledger::redis::admission_breaker::millis;
+use crate::ledger::redis::link::needs_another;
 use crate::ledger::redis::script::PREFIX;
 use crate::ledger::redis::server_facts::{Writes, identity, time_of};
 use crate::ledger::redis::server_health::facts;
@@ -40,7 +41,7 @@ impl Settler {
             return None;
         };
         let told_ms = self.shared.now_ms();
-        let Some(tried) = in_time(within, try_write(&mut connection, self.probe())).await else {
+        let Some((tried, is_demoted)) = in_time(within, try_write(&mut connection, self.probe())).await else {
             self.line.give_up(number);
             self.is_away();
             return None;
@@ -52,6 +53,11 @@ impl Settler {
         self.shard.clock.heard(&self.shard.address, time, told_ms, of_others);
         self.asked_server(identity(&facts));
         self.heard_of_writes(Writes::by(&facts).unwrap_or(tried));
+        if is_demoted {
+            // What is sent goes to another server.
+            self.line.give_up(number);
+            return None;
+        }
         self.asked = (number, self.shared.now_ms());
         Some((connection, number))
     }
@@ -125,15 +131,19 @@ impl Settler {
 }
 
 /// Tries to write what changes nothing: the key is not there, and so it is not made. A server that takes no writes says so before it looks.
-async fn try_write(connection: &mut Connection, key: Option<String>) -> RedisResult<Writes> {
+/// With what that says, whether another server is to be asked from now on.
+async fn try_write(connection: &mut Connection, key: Option<String>) -> RedisResult<(Writes, bool)> {
     let Some(key) = key else {
-        return Ok(Writes::Unknown);
+        return Ok((Writes::Unknown, false));
     };
     let mut command = redis::cmd("SET");
     command.arg(key).arg("").arg("XX");
     match connection.send(&command).await {
-        Ok(_) => Ok(Writes::Taken),
-        Err(error) => Writes::told(&error).ok_or(error),
+        Ok(_) => Ok((Writes::Taken, false)),
+        Err(error) => match Writes::told(&error) {
+            Some(writes) => Ok((writes, needs_another(&error))),
+            None => Err(error),
+        },
     }
 }
 

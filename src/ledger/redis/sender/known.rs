@@ -6,8 +6,6 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use redis::Value;
-
 use super::send::producer_field;
 use super::{Settler, in_time};
 use crate::ledger::redis::account::Account;
@@ -104,61 +102,11 @@ async fn ask(connection: &mut Connection, resolved: &mut Resolved, within: Durat
         }
         let answers = in_time(within, connection.send_all(&together)).await?;
         for ((_, (_, numbers)), answer) in some.iter_mut().zip(answers) {
-            *numbers = numbers_of(&answer);
+            *numbers = reply::numbers(&answer);
         }
     }
     Some(())
 }
 
-/// `highest day open…`, as lua/numbers.lua writes it: numbers that follow one another stand as a run, or each by itself. None where that is
-/// not there, or is something else.
-pub(super) fn numbers_of(answer: &Value) -> Option<Numbers> {
-    let text = reply::text(answer).ok()?;
-    let (high, rest) = text.split_once(' ')?;
-    let written = rest.split_once(' ').map_or("", |(_, open)| open);
-    let mut open: Vec<(u64, u64)> = Vec::new();
-    for run in written.split_ascii_whitespace() {
-        let (first, last) = run.split_once('-').unwrap_or((run, run));
-        let (first, last): (u64, u64) = (first.parse().ok()?, last.parse().ok()?);
-        match open.last_mut() {
-            Some((_, before)) if before.checked_add(1) == Some(first) && last >= first => *before = last,
-            _ => open.push((first, last)),
-        }
-    }
-    Numbers::restored(high.parse().ok()?, open)
-}
-
 /// How many accounts are asked for together.
 const AT_ONCE: usize = 512;
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_an_account_knows_of_a_producer_is_read_as_the_scripts_write_it() {
-        let read = |text: &str| numbers_of(&Value::BulkString(text.as_bytes().to_vec()));
-        for (text, closed, open) in [
-            ("7 20000", vec![1, 7], vec![8]),
-            ("9 20000 3 5-7 ", vec![1, 2, 4, 8, 9], vec![3, 5, 6, 7, 10]),
-            ("9 20000 3 4 6-7 8 ", vec![1, 2, 5, 9], vec![3, 4, 6, 7, 8, 10]),
-        ] {
-            let numbers = read(text).unwrap();
-            assert!(closed.iter().all(|number| numbers.is_closed(*number)), "{text}");
-            assert!(!open.iter().any(|number| numbers.is_closed(*number)), "{text}");
-        }
-        for other in [
-            "",
-            "7",
-            "x 20000",
-            "7 20000 x ",
-            "7 20000 5-8 ",
-            "7 20000 5 4 ",
-            "7 20000 4 5-4 ",
-        ] {
-            assert_eq!(read(other), None, "{other:?}");
-        }
-        assert_eq!(numbers_of(&Value::Nil), None);
-        assert_eq!(numbers_of(&Value::Int(7)), None);
-    }
-}

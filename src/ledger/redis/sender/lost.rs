@@ -7,10 +7,10 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::Settler;
-use super::known::numbers_of;
 use super::send::producer_field;
 use crate::ledger::StoreError;
 use crate::ledger::redis::account::Account;
+use crate::ledger::redis::reply;
 use crate::pure::ids::AccountId;
 use crate::pure::numbers::{CallNumber, ProducerId};
 
@@ -86,7 +86,7 @@ impl Settler {
             .arg(name)
             .arg(producer_field(CallNumber::new(missing.producer, first)));
         let answer = self.shared.command(&self.link, command).await?;
-        let known = numbers_of(&answer);
+        let known = reply::numbers(&answer);
         let is_open = |number: &&u64| known.as_ref().is_none_or(|known| !known.is_closed(**number));
         Ok(missing.numbers.iter().filter(is_open).count())
     }

@@ -10,7 +10,7 @@ use crate::config::StripeHook;
 use crate::failpoints::point;
 use crate::ledger::admin::credits::{CreditEntry, CreditKind, CreditOp, CreditPost, Posted};
 use crate::ledger::admin::operators::Actor;
-use crate::ledger::admin::{AdminOp, AdminReply};
+use crate::ledger::admin::{AdminError, AdminOp, AdminReply};
 use crate::pure::error::operator::OperatorError;
 use crate::pure::error::{ApiError, KeyFault};
 use crate::pure::ids::AccountId;
@@ -223,6 +223,10 @@ async fn found(
     let find = AdminOp::Credit(CreditOp::Find { account, reference });
     let reply = call.run_as(actor(call), find).await?.map_err(|error| {
         log::error!("MONEY: Stripe's {sought} cannot be looked up: {error}; Stripe sends its message again");
+        if matches!(error, AdminError::Invalid(_)) {
+            // Several were given it by hand: a refund of it is taken from nobody.
+            call.api.admin.telemetry.payments.refund_unassigned();
+        }
         refused(&error)
     })?;
     let (account, entry) = expect(reply, |reply| match reply {
