@@ -136,6 +136,23 @@ impl Caller {
         }
     }
 
+    /// Whether a request is left in this window, as far as this process knows. The process that has the ledger now knows it instead.
+    ///
+    /// # Errors
+    /// The counts, when none is left.
+    pub fn requests_left(&self, scope: &Scope, limits: Limits) -> Result<(), RateView> {
+        if let AccountHandle::Embedded(store, _) = &self.place
+            && store.is_handed_over()
+        {
+            return Ok(());
+        }
+        let rate = self.rate(scope, limits);
+        if rate.remaining_requests == 0 {
+            return Err(rate);
+        }
+        Ok(())
+    }
+
     /// What the key has spent, and its open calls hold, in the period that is now of a limit that resets so.
     ///
     /// # Errors

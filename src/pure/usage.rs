@@ -99,10 +99,10 @@ impl Reports {
         })
     }
 
-    /// Whether the reports say that the prompt is 0, and the completion no more, and name no cost. That is true of no answer that has text
+    /// Whether the reports say that the prompt, or else the total, is 0, and the completion no more, and name no cost. That is true of no answer that has text
     /// or vectors.
     pub fn is_nothing(&self) -> bool {
-        self.prompt == Some(0)
+        self.prompt.or(self.total) == Some(0)
             && self.completion.is_none_or(|completion| completion == 0)
             && self.cost.is_none_or(|cost| cost.is_zero())
     }

@@ -96,6 +96,7 @@ async fn without_a_usage_report_the_inputs_are_counted() {
     for usage in [
         json!(null),
         json!({ "prompt_tokens": 0 }),
+        json!({ "total_tokens": 0 }),
         json!({ "prompt_tokens": 0, "total_tokens": 0 }),
         json!({ "prompt_tokens": 0, "completion_tokens": 0, "total_tokens": 0 }),
     ] {

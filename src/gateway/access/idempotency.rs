@@ -112,11 +112,7 @@ fn too_many(rate: &RateView) -> ApiError {
 /// [`Denial::Requests`].
 pub(super) fn requests_left(caller: &Caller, snapshot: &Snapshot) -> Result<(), Denial> {
     let (scope, limits) = admit::limits(snapshot, caller);
-    let rate = caller.rate(&scope, limits);
-    if rate.remaining_requests == 0 {
-        return Err(Denial::Requests(rate));
-    }
-    Ok(())
+    caller.requests_left(&scope, limits).map_err(Denial::Requests)
 }
 
 /// The answer to a call that may not be made as things are now, when its key is known; the key stays free when it is not. What became of

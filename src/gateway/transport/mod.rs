@@ -120,6 +120,9 @@ impl Transport {
                 _ => {}
             }
         }
+        if failed.is_none() && upstream.is_http2() {
+            self.connections.http2_answered(peer);
+        }
         if let Some(upstream) = upstream.into_reusable(failed.is_none()) {
             self.connections.release(upstream, peer, is_silent);
         }

@@ -8,7 +8,7 @@ use futures::FutureExt;
 
 use super::account::{Account, account_keys, keys_of_account};
 use super::link::Link;
-use super::payments::payment_key;
+use super::payments::{giver_key, payment_key};
 use super::reply;
 use super::script::{self, PREFIX};
 use super::server_health::{Change, channel, maintenance_key, operators_key};
@@ -353,12 +353,13 @@ pub(super) fn written_keys(op: &AdminOp) -> Vec<String> {
         AdminOp::AccountSet { account, .. } => of_account(account).collect(),
         AdminOp::Account(AccountOp::Terms { account, .. }) => of_account(account).collect(),
         AdminOp::CreditsAdd { account, reference, .. } => {
-            let payment = is_payments_id(reference).then(|| payment_key(reference));
-            of_account(account).chain(payment).collect()
+            let payment = is_payments_id(reference).then(|| [payment_key(reference), giver_key(reference)]);
+            of_account(account).chain(payment.into_iter().flatten()).collect()
         }
         AdminOp::Credit(CreditOp::Post(post)) => {
-            let payment = post.keeps_payer().then(|| payment_key(&post.reference));
-            of_account(&post.account).chain(payment).collect()
+            let keys = || [payment_key(&post.reference), giver_key(&post.reference)];
+            let payment = post.keeps_payer().then(keys);
+            of_account(&post.account).chain(payment.into_iter().flatten()).collect()
         }
         AdminOp::KeyCreate { digest, account, .. } => {
             let names = [Some(keys_of_account(account)), of_key(digest)];

@@ -50,7 +50,7 @@ impl Shared {
             return Ok((None, None));
         };
         let Claim { account, .. } = Claim::read(text)?;
-        if self.given_to(link, reference).await?.as_deref() == Some(SEVERAL) {
+        if self.giver(link, reference).await?.as_deref() == Some(SEVERAL) {
             return Err(AdminError::Invalid(format!(
                 "several accounts have a top-up {reference:?}"
             )));
@@ -75,21 +75,26 @@ impl Shared {
             if held.account == post.account {
                 // A fail-over must not lose whose it is after it was posted.
                 self.confirm(link, &[&key]).await.map_err(not_credited)?;
-                if !post.is_payment {
-                    self.give(link, reference, held.account.as_str(), Some("NX")).await?;
-                }
                 if let Some(posted) = self.post_claimed(link, post, Some(held.turn)).await? {
+                    // What a message says is so. By hand it may be a mistake.
+                    let (by, only) = match post.is_payment {
+                        true => (MESSAGE, None),
+                        false => (post.account.as_str(), Some("NX")),
+                    };
+                    self.note_giver(link, reference, by, only).await?;
                     return Ok(posted);
                 }
             } else if !self.end_claim(link, &held, reference).await? {
                 if post.is_payment {
                     return Err(AdminError::ReferenceConflict(reference.clone()));
                 }
+                let posted = self.post_unclaimed(link, post).await?;
                 // What a message named stays whose it is. Of two that were given it by hand one may be a mistake.
-                if self.given_to(link, reference).await?.is_some() {
-                    self.give(link, reference, SEVERAL, None).await?;
+                let giver = self.giver(link, reference).await?;
+                if giver.is_some_and(|giver| giver != MESSAGE) {
+                    self.note_giver(link, reference, SEVERAL, None).await?;
                 }
-                return self.post_unclaimed(link, post).await;
+                return Ok(posted);
             }
             if !may_take {
                 break;
@@ -103,18 +108,25 @@ impl Shared {
         )))
     }
 
-    /// Whom a payment was given to by hand: an account, or [`SEVERAL`]. None where a message was first.
-    async fn given_to(&self, link: &Link, reference: &str) -> Result<Option<String>, StoreError> {
+    /// Who said whose a payment is: [`MESSAGE`], or by hand, which is the account's name, or [`SEVERAL`]. None of what an earlier version
+    /// posted.
+    async fn giver(&self, link: &Link, reference: &str) -> Result<Option<String>, StoreError> {
         let mut get = redis::cmd("GET");
-        get.arg(by_hand_key(reference));
+        get.arg(giver_key(reference));
         let value = self.command(link, get).await?;
         Ok(reply::optional_text(&value)?.map(str::to_owned))
     }
 
     /// Notes that; `only` as `SET` has it.
-    async fn give(&self, link: &Link, reference: &str, to: &str, only: Option<&str>) -> Result<(), StoreError> {
+    async fn note_giver(
+        &self,
+        link: &Link,
+        reference: &str,
+        giver: &str,
+        only: Option<&str>,
+    ) -> Result<(), StoreError> {
         let mut set = redis::cmd("SET");
-        set.arg(by_hand_key(reference)).arg(to).arg(only);
+        set.arg(giver_key(reference)).arg(giver).arg(only);
         self.command(link, set).await.map(|_| ())
     }
 
@@ -199,11 +211,14 @@ pub(super) fn payment_key(reference: &str) -> String {
     format!("{PREFIX}payment:{reference}")
 }
 
-fn by_hand_key(reference: &str) -> String {
-    format!("{PREFIX}payment-by-hand:{reference}")
+/// Where it is kept who said whose a payment is.
+pub(super) fn giver_key(reference: &str) -> String {
+    format!("{PREFIX}payment-by:{reference}")
 }
 
-/// More than one account. No account has this name.
+/// Stripe said so. No account has this name.
+const MESSAGE: &str = "*message";
+/// More than one account were given it by hand. No account has this name.
 const SEVERAL: &str = "*";
 /// How often one who wants to take a payment over finds that somebody else just did.
 const CLAIMS_MAX: u32 = 64;

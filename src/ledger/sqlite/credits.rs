@@ -120,8 +120,8 @@ fn write(t: &Transaction<'_>, post: &CreditPost, at: EventTimes) -> Result<Writt
     if post.is_payment {
         let is_anothers = match payment(t, &post.reference)? {
             Some(payer) => payer != account,
-            // Top-ups by hand are not noted: that of this account is the payment, and else that of another one.
-            None => before.is_none() && another_has_top_up(t, post)?,
+            // Top-ups by hand are not noted: the first of them is the payment.
+            None => another_had_top_up(t, post, before.as_ref())?,
         };
         if is_anothers {
             return Ok(Written::Conflict);
@@ -182,13 +182,18 @@ fn payment(connection: &Connection, reference: &str) -> Result<Option<String>, S
     Ok(statement.query_row([reference], |row| row.get(0)).optional()?)
 }
 
-/// Whether another account has a top-up of the same reference.
-fn another_has_top_up(connection: &Connection, post: &CreditPost) -> Result<bool, StoreError> {
+/// Whether another account had a top-up of the same reference before this one's entry, or has one where this one has none.
+fn another_had_top_up(
+    connection: &Connection,
+    post: &CreditPost,
+    own: Option<&CreditEntry>,
+) -> Result<bool, StoreError> {
     let mut statement = connection.prepare_cached(
         "SELECT EXISTS (SELECT 1 FROM topups
-         WHERE reference = ?1 AND account <> ?2 AND coalesce(kind, 'top_up') = 'top_up')",
+         WHERE reference = ?1 AND account <> ?2 AND coalesce(kind, 'top_up') = 'top_up' AND at < ?3)",
     )?;
-    Ok(statement.query_row(params![post.reference, post.account.as_str()], |row| row.get(0))?)
+    let until = own.map_or(i64::MAX, |own| own.at.0);
+    Ok(statement.query_row(params![post.reference, post.account.as_str(), until], |row| row.get(0))?)
 }
 
 /// Whose payment has a reference, or else whose top-up, which was given by hand. Nobody's where there is none.

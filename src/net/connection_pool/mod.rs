@@ -31,8 +31,16 @@ pub(crate) struct ConnectionPool {
     /// What waits of those over HTTP/1, over which a request's head and its body leave together, and answers are heard while requests leave.
     idle: Arc<Idle>,
     http2: Arc<Http2>,
-    /// Until when HTTP/2 is not offered to peers that did not choose it, or could not speak it, by what tells their connections apart.
-    http1_until: RwLock<HashMap<u64, Instant>>,
+    /// Peers that are not offered HTTP/2, for they did not choose it or could not speak it, by what tells their connections apart.
+    http1: RwLock<HashMap<u64, Http1Peer>>,
+}
+
+/// A peer that gets HTTP/1.
+#[derive(Clone, Copy)]
+struct Http1Peer {
+    until: Instant,
+    /// Whether a call was let find out whether it speaks HTTP/2 now. An answer over HTTP/2 that began before says nothing.
+    is_probed: bool,
 }
 
 /// A connection, for one request.
@@ -50,7 +58,7 @@ impl Default for ConnectionPool {
             connector: TransportConnector::new(Some(ConnectorOptions::new(1))),
             idle: Arc::default(),
             http2: Arc::default(),
-            http1_until: RwLock::default(),
+            http1: RwLock::default(),
         }
     }
 }
@@ -137,9 +145,6 @@ impl ConnectionPool {
                 // It is closed otherwise.
             }
             HttpSession::H2(stream) => {
-                if stream.response_header().is_some() {
-                    self.offer_http2(peer);
-                }
                 self.http2.release(stream, peer.reuse_hash(), is_silent);
             }
             HttpSession::Custom(()) => {}
@@ -150,24 +155,37 @@ impl ConnectionPool {
     fn prefer_http1(&self, peer: &HttpPeer, within: Duration) {
         let now = crate::clock::monotonic();
         let Some(until) = now.checked_add(within) else { return };
-        let mut http1 = self.http1_until.write().unwrap_or_else(PoisonError::into_inner);
+        let mut http1 = self.http1.write().unwrap_or_else(PoisonError::into_inner);
         if http1.len() >= HTTP1_PEERS_MAX {
-            http1.retain(|_, until| *until > now);
+            http1.retain(|_, peer| peer.until > now);
         }
         if http1.len() < HTTP1_PEERS_MAX {
-            http1.insert(peer.reuse_hash(), until);
+            let is_probed = false;
+            http1.insert(peer.reuse_hash(), Http1Peer { until, is_probed });
         }
     }
 
-    /// The upstream is offered HTTP/2 by all calls: it has answered over it, or says nothing at all over HTTP/1.
+    /// A whole answer has come over HTTP/2: all calls are offered it again, if one was let find out.
+    pub(crate) fn http2_answered(&self, peer: &HttpPeer) {
+        self.forget_http1(peer, |known| known.is_probed);
+    }
+
+    /// The upstream is offered HTTP/2 by all calls: over HTTP/1 it says nothing at all.
     pub(crate) fn offer_http2(&self, peer: &HttpPeer) {
-        let is_known = || {
-            let http1 = self.http1_until.read().unwrap_or_else(PoisonError::into_inner);
-            http1.contains_key(&peer.reuse_hash())
+        self.forget_http1(peer, |_| true);
+    }
+
+    fn forget_http1(&self, peer: &HttpPeer, is_over: impl Fn(&Http1Peer) -> bool) {
+        if !offers_http2(peer) {
+            return;
+        }
+        let hash = peer.reuse_hash();
+        let is_known = {
+            let http1 = self.http1.read().unwrap_or_else(PoisonError::into_inner);
+            http1.get(&hash).is_some_and(&is_over)
         };
-        if offers_http2(peer) && is_known() {
-            let mut http1 = self.http1_until.write().unwrap_or_else(PoisonError::into_inner);
-            http1.remove(&peer.reuse_hash());
+        if is_known {
+            self.http1.write().unwrap_or_else(PoisonError::into_inner).remove(&hash);
         }
     }
 
@@ -178,20 +196,23 @@ impl ConnectionPool {
         }
         let hash = peer.reuse_hash();
         let known = {
-            let http1 = self.http1_until.read().unwrap_or_else(PoisonError::into_inner);
+            let http1 = self.http1.read().unwrap_or_else(PoisonError::into_inner);
             http1.get(&hash).copied()
         };
-        let Some(until) = known else { return true };
+        let Some(known) = known else { return true };
         let now = crate::clock::monotonic();
-        if until > now {
+        if known.until > now {
             return false;
         }
-        let mut http1 = self.http1_until.write().unwrap_or_else(PoisonError::into_inner);
+        let mut http1 = self.http1.write().unwrap_or_else(PoisonError::into_inner);
         match http1.get_mut(&hash) {
             None => true,
-            Some(until) if *until > now => false,
-            Some(until) => {
-                *until = now.checked_add(HTTP1_AFTER_FAULT).unwrap_or(now);
+            Some(peer) if peer.until > now => false,
+            Some(peer) => {
+                *peer = Http1Peer {
+                    until: now.checked_add(HTTP1_AFTER_FAULT).unwrap_or(now),
+                    is_probed: true,
+                };
                 true
             }
         }

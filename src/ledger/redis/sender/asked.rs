@@ -56,6 +56,7 @@ impl Settler {
         if is_demoted {
             // What is sent goes to another server.
             self.line.give_up(number);
+            self.asked.1 = self.shared.now_ms();
             return None;
         }
         self.asked = (number, self.shared.now_ms());

@@ -9,7 +9,7 @@ use crate::ledger::admin::operators::{Actor, OperatorOp};
 use crate::ledger::admin::{Acted, AdminError, AdminOp, AdminReply, KeyRef};
 use crate::ledger::redis::account::account_keys;
 use crate::ledger::redis::commands::written_keys;
-use crate::ledger::redis::payments::payment_key;
+use crate::ledger::redis::payments::{giver_key, payment_key};
 use crate::ledger::redis::shared::accounts_key;
 use crate::ledger::redis::{Options, RedisLedger};
 use crate::ledger::terms::{AccountStatus, TermsChange};
@@ -301,7 +301,7 @@ fn a_command_names_each_key_that_it_writes() {
         written_keys(&AdminOp::Credit(CreditOp::Post(post)))
     };
     assert_eq!(written(false), std::slice::from_ref(&name));
-    assert_eq!(written(true), [name.clone(), payment_key("paid")]);
+    assert_eq!(written(true), [name.clone(), payment_key("paid"), giver_key("paid")]);
     // By hand under a payment's id.
     let by_hand = CreditPost::top_up(account.clone(), credits("3"), "pi_1".to_owned());
     let add = AdminOp::CreditsAdd {
@@ -310,7 +310,8 @@ fn a_command_names_each_key_that_it_writes() {
         reference: "pi_1".to_owned(),
     };
     for op in [AdminOp::Credit(CreditOp::Post(by_hand)), add] {
-        assert_eq!(written_keys(&op), [name.clone(), payment_key("pi_1")], "{op:?}");
+        let keys = [name.clone(), payment_key("pi_1"), giver_key("pi_1")];
+        assert_eq!(written_keys(&op), keys, "{op:?}");
     }
     let create = AdminOp::AccountCreate {
         account: account.clone(),

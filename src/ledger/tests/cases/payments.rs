@@ -187,13 +187,25 @@ pub(super) fn a_payment_that_was_given_by_hand_is_found_and_nobody_elses(rig: &R
         );
         assert_eq!(payer(rig, reference), found);
         assert_eq!(post(rig, payment("other", "7", reference)), conflict);
-        assert!(!post(rig, payment("owner", "7", reference)).unwrap().added);
         assert!(
             !post(rig, entry(&owner, CreditKind::TopUp, "7", reference))
                 .unwrap()
                 .added
         );
         assert_eq!(payer(rig, reference), found);
+        // What cannot be added changes nothing.
+        post(
+            rig,
+            entry(&other, CreditKind::Bonus, "1", &format!("{reference} bonus")),
+        )
+        .unwrap();
+        let nobody = CreditPost {
+            account: "nobody".parse().unwrap(),
+            ..entry(&other, CreditKind::TopUp, "7", reference)
+        };
+        assert!(post(rig, nobody).is_err());
+        assert_eq!(payer(rig, reference), found);
+        rig.clock.advance(1);
         // By hand another account gets it all the same. One of the two may be a mistake: a refund is taken from neither.
         for added in [true, false] {
             let by_hand = post(rig, entry(&other, CreditKind::TopUp, "7", reference));
@@ -204,10 +216,20 @@ pub(super) fn a_payment_that_was_given_by_hand_is_found_and_nobody_elses(rig: &R
                 other => panic!("{other:?}"),
             }
         }
+        assert_eq!(post(rig, payment("other", "7", reference)), conflict);
+        // What a message says is so.
         assert!(!post(rig, payment("owner", "7", reference)).unwrap().added);
+        assert_eq!(payer(rig, reference), found);
+        assert!(
+            !post(rig, entry(&other, CreditKind::TopUp, "7", reference))
+                .unwrap()
+                .added
+        );
+        assert_eq!(payer(rig, reference), found);
     }
-    // What a message named first stays whose it is.
+    // What a message named first stays whose it is, by hand once more too.
     assert!(post(rig, payment("owner", "1", "pi_3")).unwrap().added);
+    assert!(!post(rig, entry(&owner, CreditKind::TopUp, "1", "pi_3")).unwrap().added);
     assert!(post(rig, entry(&other, CreditKind::TopUp, "1", "pi_3")).unwrap().added);
     assert_eq!(payer(rig, "pi_3"), Some((owner.account.id.clone(), credits("1"))));
     // What is no top-up has only the same reference.
@@ -218,6 +240,6 @@ pub(super) fn a_payment_that_was_given_by_hand_is_found_and_nobody_elses(rig: &R
         assert!(post(rig, payment("other", "2", &reference)).unwrap().added, "{kind}");
     }
     assert_eq!(rig.figures(&owner).balance, credits("18"));
-    assert_eq!(rig.figures(&other).balance, credits("21"));
+    assert_eq!(rig.figures(&other).balance, credits("23"));
     audit_is_clean(&rig.ledger);
 }
