@@ -88,6 +88,24 @@ fn a_suite_that_could_not_be_tried_is_named_by_tests_run_as_skipped() {
     );
 }
 
+/// A machine on which no temporary folder can be made.
+#[test]
+fn why_a_suite_failed_is_told_again_at_the_end() {
+    let place = TempDir::new().unwrap();
+    let programs = place.path().join("programs");
+    for name in ["mkfs.btrfs", "curl", "python3"] {
+        script(&programs.join(name), "exit 0");
+    }
+    script(&programs.join("mktemp"), "echo 'no folder can be made' >&2; exit 1");
+    let path = format!("{}:{}", programs.display(), std::env::var("PATH").unwrap());
+    let (well, output) = printed(&root().join("tests/run"), &["disk"], &path, place.path());
+    assert!(!well, "{output}");
+    let (_, end) = output.split_once("== tests/run: why disk failed").unwrap();
+    assert!(end.contains("no folder can be made\n"), "{output}");
+    let kept = fs::read_to_string(place.path().join("target/failures")).unwrap();
+    assert!(kept.contains("no folder can be made\n"), "{kept}");
+}
+
 #[test]
 fn what_the_tests_skip_is_named_in_the_summary_of_all_checks() {
     let place = TempDir::new().unwrap();
@@ -96,12 +114,16 @@ fn what_the_tests_skip_is_named_in_the_summary_of_all_checks() {
     fs::copy(root().join(".ci/run"), &copy).unwrap();
     let path = std::env::var("PATH").unwrap();
     for status in [0, 1] {
-        let tests =
-            format!("echo 'one thing' >>\"$TOLLGATE_SKIPPED\"\necho another >>\"$TOLLGATE_SKIPPED\"\nexit {status}");
+        let tests = format!(
+            "echo 'one thing' >>\"$TOLLGATE_SKIPPED\"\necho another >>\"$TOLLGATE_SKIPPED\"\n\
+             echo 'the reason' >\"$CARGO_TARGET_DIR/failures\"\nexit {status}"
+        );
         script(&place.path().join("tests/run"), &tests);
         let (well, output) = printed(&copy, &["tests"], &path, place.path());
         assert_eq!(well, status == 0, "{output}");
         let skipped = told(&output, "=== .ci/run: SKIPPED: ");
         assert_eq!(skipped.as_deref(), Some("one thing; another"), "{output}");
+        // Why they failed comes last of all steps, and not at all when they did not.
+        assert_eq!(output.contains("the reason\n\n=== .ci/run: times:"), !well, "{output}");
     }
 }
