@@ -108,7 +108,8 @@ impl<'a> Planned<'a> {
             Fate::Refused => Kind::Stream,
         };
         let mut up_to = |most: u64| u32::try_from(random.below(most + 1)).unwrap_or_default();
-        let (events, prompt, more) = (1 + up_to(60), up_to(PROMPT_MAX.into()), up_to(200));
+        // A report of no tokens at all is none: what it would cost is counted from the texts, which only the gateway does for each model.
+        let (events, prompt, more) = (1 + up_to(60), 1 + up_to((PROMPT_MAX - 1).into()), up_to(200));
         let script = Script {
             writes: if up_to(1) == 0 { Writes::Many } else { Writes::Each },
             form: match fate {

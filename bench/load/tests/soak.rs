@@ -5,6 +5,8 @@ use crate::{
     catalogue::{self, Catalogue},
     operator::{Standing, amount},
     prices::{Price, decimal},
+    random::Random,
+    soak_calls::{Models, Planned},
 };
 
 #[test]
@@ -132,4 +134,15 @@ fn no_model_that_is_sold_reasons_unseen() {
     let models = Catalogue::read().unwrap();
     let entries = sold.lines().filter(|line| line.starts_with("  - id: "));
     assert_eq!(entries.count(), models.chat.len() + models.embedding.len());
+}
+
+/// One that reports none is billed by its texts, and would be taken for a wrong debit.
+#[test]
+fn each_planned_call_reports_tokens() {
+    let models = Models::of(Catalogue::read().unwrap()).unwrap();
+    let mut random = Random::new(1);
+    for _ in 0..10_000 {
+        let script = Planned::any(&models, &mut random).call.script;
+        assert!(script.prompt > 0, "{}", script.text());
+    }
 }
