@@ -2,7 +2,7 @@
 //!
 //! A call takes its key before anything is held for it ([`Caller::take_key`]), and the store knows for 24 hours that it was sent before it
 //! is ([`Hold::send_under_key`]). From then on the key goes the way of the hold: a settlement leaves the key with the answer, or without
-//! one, and a release frees it. None of these waits for the store.
+//! one, and a release frees it. None of these waits for the store. A call that is not made takes no key ([`Caller::known_key`]).
 
 pub(super) mod call;
 pub(super) mod taken;
@@ -42,6 +42,18 @@ impl Caller {
             Found::Known(record) => Taking::Known(record),
             Found::Full => Taking::Full(call.limits.keys_per_key_max),
         })
+    }
+
+    /// What is known of a call's key, as [`Caller::take_key`] says it; a key of which nothing is known is not taken, so that whoever asks next
+    /// may have it.
+    ///
+    /// # Errors
+    /// [`StoreError`] when the store cannot say.
+    pub async fn known_key(&self, call: &KeyedCall) -> Result<Option<Record>, StoreError> {
+        match &self.place {
+            AccountHandle::Embedded(store, _) => store.known_key(call).await,
+            AccountHandle::Redis(store, account) => store.known_key(account, call).await,
+        }
     }
 }
 

@@ -15,7 +15,7 @@ use crate::gateway::snapshot::Snapshot;
 use crate::ledger::{Caller, KeyedCall, TakenKey, Taking};
 use crate::pure::account::Denial;
 use crate::pure::error::{ApiError, LimitKind};
-use crate::pure::idempotency::{Answer, Fingerprint, KeyName, Repeated};
+use crate::pure::idempotency::{Answer, Fingerprint, KeyName, Record, Repeated};
 use crate::pure::ids::RequestId;
 use crate::pure::limits::RateView;
 
@@ -55,26 +55,43 @@ pub(in crate::gateway) fn name(headers: &HeaderMap, caller: &Caller) -> Result<O
 pub(in crate::gateway) async fn take(
     ctx: &mut Ctx,
     caller: &Caller,
-    (name, fingerprint): (KeyName, Fingerprint),
+    keyed: (KeyName, Fingerprint),
 ) -> Result<Keyed, ApiError> {
-    let call = KeyedCall {
+    let call = call(ctx, caller, keyed);
+    let fingerprint = call.fingerprint;
+    match caller.take_key(call).await.map_err(store_failed)? {
+        Taking::Taken(key) => Ok(Keyed::New(key)),
+        Taking::Full(value) => Err(ApiError::RateLimited {
+            limit: LimitKind::IdempotencyKeys,
+            value,
+            retry_after_secs: FULL_RETRY_AFTER_SECS,
+        }),
+        Taking::Known(record) => {
+            let (answer, original) = repeated(ctx, caller, (record, fingerprint)).await?;
+            Ok(Keyed::Replayed(answer, original))
+        }
+    }
+}
+
+fn call(ctx: &Ctx, caller: &Caller, (name, fingerprint): (KeyName, Fingerprint)) -> KeyedCall {
+    KeyedCall {
         key: caller.key.id.clone(),
         name,
         fingerprint,
         request: ctx.id,
         limits: ctx.snapshot.config.idempotency,
-    };
-    let record = match caller.take_key(call).await.map_err(store_failed)? {
-        Taking::Taken(key) => return Ok(Keyed::New(key)),
-        Taking::Full(value) => {
-            return Err(ApiError::RateLimited {
-                limit: LimitKind::IdempotencyKeys,
-                value,
-                retry_after_secs: FULL_RETRY_AFTER_SECS,
-            });
-        }
-        Taking::Known(record) => record,
-    };
+    }
+}
+
+/// The answer that a known key has for a call, which counts for the limit of requests.
+///
+/// # Errors
+/// As [`take`].
+async fn repeated(
+    ctx: &mut Ctx,
+    caller: &Caller,
+    (record, fingerprint): (Record, Fingerprint),
+) -> Result<(Answer, RequestId), ApiError> {
     let snapshot = Arc::clone(&ctx.snapshot);
     let (scope, limits) = admit::limits(&snapshot, caller);
     let counted = caller
@@ -91,7 +108,7 @@ pub(in crate::gateway) async fn take(
     match record.repeated(&fingerprint) {
         Repeated::Replayed { answer, original } => {
             ctx.recorder().replayed();
-            Ok(Keyed::Replayed(answer, original))
+            Ok((answer, original))
         }
         Repeated::Refused(refusal) => Err(ApiError::KeyRepeated(refusal)),
     }
@@ -115,8 +132,8 @@ pub(super) fn requests_left(caller: &Caller, snapshot: &Snapshot) -> Result<(), 
     caller.requests_left(&scope, limits).map_err(Denial::Requests)
 }
 
-/// The answer to a call that may not be made as things are now, when its key is known; the key stays free when it is not. What became of
-/// the catalogue since takes no answer away.
+/// The answer to a call that may not be made as things are now, when its key is known. One that is not stays free all the time, for a call that
+/// may be made. What became of the catalogue since takes no answer away.
 ///
 /// # Errors
 /// As [`take`], but for keys that are too many. 429 also before it looks: what it refuses in the end counts, and costs a look.
@@ -129,14 +146,10 @@ pub(in crate::gateway) async fn known(
         ctx.rate = Some(rate);
         return Err(too_many(&rate));
     }
-    match take(ctx, caller, keyed).await {
-        Ok(Keyed::Replayed(answer, original)) => Ok(Some((answer, original))),
-        Ok(Keyed::New(_))
-        | Err(ApiError::RateLimited {
-            limit: LimitKind::IdempotencyKeys,
-            ..
-        }) => Ok(None),
-        Err(error) => Err(error),
+    let call = call(ctx, caller, keyed);
+    match caller.known_key(&call).await.map_err(store_failed)? {
+        Some(record) => repeated(ctx, caller, (record, call.fingerprint)).await.map(Some),
+        None => Ok(None),
     }
 }
 

@@ -10,6 +10,7 @@ use crate::ledger::StoreError;
 use crate::ledger::admin::{AdminError, AdminOp, AdminReply};
 use crate::ledger::events::Refused;
 use crate::ledger::idempotency::call::{Found, KeyedCall};
+use crate::pure::idempotency::Record;
 
 /// The way to the thread.
 #[expect(
@@ -39,8 +40,10 @@ pub(super) enum Command {
     Flush(oneshot::Sender<Result<(), StoreError>>),
     /// Commit, and say what is there at that moment.
     Moment(Box<Moment>, oneshot::Sender<Result<Box<Moment>, StoreError>>),
-    /// Say what the file has of a call's idempotency key.
+    /// Say what the file has of a call's idempotency key, which the call has taken in memory.
     FindKey(Box<KeyedCall>, oneshot::Sender<Result<Found, StoreError>>),
+    /// Say what is known of a call's idempotency key, which nobody takes.
+    KnownKey(Box<KeyedCall>, oneshot::Sender<Result<Option<Record>, StoreError>>),
     /// Write what waits of idempotency keys.
     WriteKeys,
     /// Commit, give up the file and its lock, say so, and end. When the file cannot be written, nothing changes.

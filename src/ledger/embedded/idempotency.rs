@@ -13,7 +13,7 @@ use super::command::Command;
 use super::keys::{Keys, Write};
 use crate::ledger::StoreError;
 use crate::ledger::idempotency::call::{ENDS_MAX, Found, KeyEnd, KeyedCall};
-use crate::pure::idempotency::{Owner, State};
+use crate::pure::idempotency::{Owner, Record, State};
 
 impl Embedded {
     /// See [`Caller::take_key`](crate::ledger::Caller::take_key).
@@ -35,14 +35,31 @@ impl Embedded {
         let found = answered(found).await?;
         taken.stays = matches!(found, Found::Nothing);
         Ok(match found {
-            Found::Known(mut record) => {
-                if record.state == State::Sent(Owner::Gone) && self.holds_of_predecessors().contains(&record.request) {
-                    record.state = State::Sent(Owner::Runs);
-                }
-                Found::Known(record)
-            }
+            Found::Known(record) => Found::Known(self.with_predecessors(record)),
             found => found,
         })
+    }
+
+    /// See [`Caller::known_key`](crate::ledger::Caller::known_key).
+    pub(in crate::ledger) async fn known_key(&self, call: &KeyedCall) -> Result<Option<Record>, StoreError> {
+        if !self.is_ours() {
+            return Err(changes_hands());
+        }
+        if let Some(record) = self.shared.idempotency.running_record(call) {
+            return Ok(Some(record));
+        }
+        let (reply, known) = oneshot::channel();
+        self.tell(Command::KnownKey(Box::new(call.clone()), reply))?;
+        let known = answered(known).await?;
+        Ok(known.map(|record| self.with_predecessors(record)))
+    }
+
+    /// A record of the file, whose call may run in a process before this one.
+    fn with_predecessors(&self, mut record: Record) -> Record {
+        if record.state == State::Sent(Owner::Gone) && self.holds_of_predecessors().contains(&record.request) {
+            record.state = State::Sent(Owner::Runs);
+        }
+        record
     }
 
     /// See [`Hold::send_under_key`](crate::ledger::Hold::send_under_key).

@@ -49,15 +49,14 @@ impl Keys {
                 });
                 None
             }
-            Entry::Occupied(taken) => {
-                let running = *taken.get();
-                Some(Record {
-                    fingerprint: running.fingerprint,
-                    request: running.request,
-                    state: State::Taken,
-                })
-            }
+            Entry::Occupied(taken) => Some(taken.get().record()),
         }
+    }
+
+    /// What is known of the key that a running call has.
+    pub(super) fn running_record(&self, call: &KeyedCall) -> Option<Record> {
+        let running = self.running();
+        running.get(&(call.key.clone(), call.name)).map(Running::record)
     }
 
     /// A call's key is no running call's any more.
@@ -129,6 +128,16 @@ impl Keys {
     }
 }
 
+impl Running {
+    fn record(&self) -> Record {
+        Record {
+            fingerprint: self.fingerprint,
+            request: self.request,
+            state: State::Taken,
+        }
+    }
+}
+
 impl Write {
     fn of(&self) -> KeyWrite<'_> {
         match self {
@@ -162,6 +171,23 @@ pub(super) fn find(
     }
     keys.give_room(call);
     Ok(Found::Nothing)
+}
+
+/// What is known of a call's key, which is not taken. For the ledger's thread: it alone writes to the file, and a call that has sent something
+/// runs until that is done. So what the file says was sent, of a call that does not run now, nobody runs.
+///
+/// # Errors
+/// When the file cannot be read.
+pub(super) fn known(
+    keys: &Keys,
+    database: &Database,
+    call: &KeyedCall,
+    times: KeyTimes,
+) -> Result<Option<Record>, StoreError> {
+    match keys.running_record(call) {
+        Some(record) => Ok(Some(record)),
+        None => database.key_record(call, times.known),
+    }
 }
 
 /// Writes what the file has yet to hear, and tells whoever waits for it. For the ledger's thread.

@@ -151,6 +151,11 @@ impl Committer {
                         self.known_time.of_keys(),
                     )));
                 }
+                // The asker may have gone.
+                Ok(Command::KnownKey(call, known)) => {
+                    let times = self.known_time.of_keys();
+                    drop(known.send(keys::known(&self.shared.idempotency, &self.database, &call, times)));
+                }
                 Ok(Command::Refused { cell, refused }) => self.raise_refused(&cell, &refused),
                 Ok(Command::WriteKeys) => {
                     self.write_keys();

@@ -15,7 +15,7 @@ pub(super) struct AdmissionBreaker {
     failures: AtomicU32,
     /// Milliseconds after `started` at which the next call may try.
     probe_at: AtomicU64,
-    /// It answers, and takes no writes: an answer to a read is no sign that it serves.
+    /// It answers, and took no writes when that was last tried: an answer to a read is no sign that it serves.
     refuses_writes: AtomicBool,
 }
 
@@ -44,7 +44,7 @@ impl AdmissionBreaker {
     /// When too many calls wait, or Redis has failed and it is not yet time to try again.
     pub(super) fn enter(&self) -> Result<Pass<'_>, StoreError> {
         if self.is_open() && !self.may_probe() {
-            let why = match self.refuses_writes.load(Ordering::Relaxed) {
+            let why = match self.is_refusing_writes() {
                 true => "Redis takes no writes",
                 false => "Redis does not answer",
             };
@@ -65,9 +65,15 @@ impl AdmissionBreaker {
         self.failures.load(Ordering::Relaxed) >= FAILURES_MAX
     }
 
+    /// Whether no answer closes it: as long as that is so, failures count that are not in a row. So it is to be tried soon whether writes are
+    /// taken again.
+    pub(super) fn is_refusing_writes(&self) -> bool {
+        self.refuses_writes.load(Ordering::Relaxed)
+    }
+
     /// An answer came, on whatever connection.
     pub(super) fn answered(&self) {
-        if !self.refuses_writes.load(Ordering::Relaxed) && self.forget_failures() {
+        if !self.is_refusing_writes() && self.forget_failures() {
             log::warn!("Redis answers again");
         }
     }

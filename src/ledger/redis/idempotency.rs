@@ -27,21 +27,8 @@ impl RedisLedger {
         call: &KeyedCall,
     ) -> Result<Found, StoreError> {
         let shared = &self.shared;
-        let [name, _] = account.keys();
-        let of_key = idempotency_of_key(account.id(), &call.key);
-        let [records, order, answers, stored] = &of_key;
-        let mut command = script::KEY_TAKE.call(EvalMode::Hash, &[name, records, order, answers, stored]);
-        command
-            .arg(shared.now_text())
-            .arg(call.name.as_bytes())
-            .arg(call.fingerprint.as_bytes())
-            .arg(call.request.as_bytes())
-            .arg(call.limits.keys_per_key_max)
-            .arg(TAKEN_MS);
-        let asked = Call {
-            command,
-            script: Some(&script::KEY_TAKE),
-        };
+        let mut asked = self.asks_for_key(account, call);
+        asked.command.arg(TAKEN_MS);
         // Whoever gives up on this may have taken the key.
         let mut doubt = Doubt {
             ledger: self,
@@ -54,6 +41,36 @@ impl RedisLedger {
         let found = found(&answered?)?;
         doubt.is_over = true;
         Ok(found)
+    }
+
+    /// See [`Caller::known_key`](crate::ledger::Caller::known_key).
+    pub(in crate::ledger) async fn known_key(
+        &self,
+        account: &Arc<Account>,
+        call: &KeyedCall,
+    ) -> Result<Option<Record>, StoreError> {
+        let shared = &self.shared;
+        let mut asked = self.asks_for_key(account, call);
+        asked.command.arg(NOT_TAKEN);
+        known(&shared.ask(&shared.link(), &asked).await?)
+    }
+
+    /// Asks what is known of a call's key; what is left to add is for how long it is taken.
+    fn asks_for_key(&self, account: &Account, call: &KeyedCall) -> Call {
+        let [name, _] = account.keys();
+        let of_key = idempotency_of_key(account.id(), &call.key);
+        let [records, order, answers, stored] = &of_key;
+        let mut command = script::KEY_TAKE.call(EvalMode::Hash, &[name, records, order, answers, stored]);
+        command
+            .arg(self.shared.now_text())
+            .arg(call.name.as_bytes())
+            .arg(call.fingerprint.as_bytes())
+            .arg(call.request.as_bytes())
+            .arg(call.limits.keys_per_key_max);
+        Call {
+            command,
+            script: Some(&script::KEY_TAKE),
+        }
     }
 
     /// See [`Hold::send_under_key`](crate::ledger::Hold::send_under_key).
@@ -123,14 +140,34 @@ impl Drop for Doubt<'_> {
 
 /// Reads the answer to a taking.
 fn found(value: &Value) -> Result<Found, StoreError> {
-    let Value::Array(parts) = value else {
-        return match reply::text(value)? {
+    match value {
+        Value::Array(parts) => record(parts).map(Found::Known),
+        text => match reply::text(text)? {
             "taken" => Ok(Found::Nothing),
             "full" => Ok(Found::Full),
-            other => Err(reply::corrupt(&format!("{other:?} says nothing of an idempotency key"))),
-        };
-    };
-    let [Value::BulkString(record), missing, Value::BulkString(answer)] = parts.as_slice() else {
+            other => Err(says_nothing(other)),
+        },
+    }
+}
+
+/// Reads the answer to a question that takes nothing.
+fn known(value: &Value) -> Result<Option<Record>, StoreError> {
+    match value {
+        Value::Array(parts) => record(parts).map(Some),
+        text => match reply::text(text)? {
+            "unknown" => Ok(None),
+            other => Err(says_nothing(other)),
+        },
+    }
+}
+
+fn says_nothing(answer: &str) -> StoreError {
+    reply::corrupt(&format!("{answer:?} says nothing of an idempotency key"))
+}
+
+/// Reads what is known of a key.
+fn record(parts: &[Value]) -> Result<Record, StoreError> {
+    let [Value::BulkString(record), missing, Value::BulkString(answer)] = parts else {
         return Err(reply::corrupt("an idempotency key has other parts than it should"));
     };
     let unreadable = || reply::corrupt("an idempotency key's record is unreadable");
@@ -145,11 +182,11 @@ fn found(value: &Value) -> Result<Found, StoreError> {
         (b'g', _) => State::NotStored,
         _ => return Err(unreadable()),
     };
-    Ok(Found::Known(Record {
+    Ok(Record {
         fingerprint: Fingerprint::from_bytes(fingerprint.try_into().map_err(|_| unreadable())?),
         request: RequestId::from_bytes(request.try_into().map_err(|_| unreadable())?),
         state,
-    }))
+    })
 }
 
 /// The answer of a record; none where it was not asked for, by another call.
@@ -162,3 +199,6 @@ fn stored(answer: &[u8]) -> State {
         _ => State::NotStored,
     }
 }
+
+/// The life of a key that is not to be taken.
+const NOT_TAKEN: &str = "";

@@ -24,7 +24,7 @@ use std::time::{Duration, Instant};
 use futures::stream::{FuturesUnordered, StreamExt};
 use redis::RedisResult;
 
-use self::lost::Missing;
+use self::lost::MissingSettlements;
 use self::moving::Moving;
 use self::refusals::Refusals;
 #[cfg(test)]
@@ -47,7 +47,7 @@ pub(super) struct Settler {
     shard: Arc<Shard>,
     line: Line,
     /// The ways to other shards, for what is asked there once.
-    link: Link,
+    link: Arc<Link>,
     /// The generation of the cluster's map that the ring was looked through for.
     generation: u64,
     /// What has been taken from the queue and is not acknowledged, in order.
@@ -60,7 +60,7 @@ pub(super) struct Settler {
     moving: Moving,
     ring: ReplayBuffer,
     /// What Redis has lost and nobody here has, until it is told.
-    missing: Vec<Missing>,
+    missing: Arc<MissingSettlements>,
     /// What Redis does not take, and when that was told.
     refusals: Refusals,
     /// The servers that were seen to hold the ledger; one more means that the last moments of another may be lost.
@@ -141,11 +141,11 @@ impl Settler {
             shared,
             shard,
             line: Line::default(),
-            link: Link::default(),
+            link: Arc::default(),
             backlog: VecDeque::new(),
             has_doubted: false,
             later: Vec::new(),
-            missing: Vec::new(),
+            missing: Arc::default(),
             refusals: Refusals::default(),
             servers: BTreeSet::new(),
             asked: (0, 0),
@@ -157,6 +157,18 @@ impl Settler {
     }
 
     async fn work(mut self) {
+        let (shared, link) = (Arc::clone(&self.shared), Arc::clone(&self.link));
+        let missing = Arc::clone(&self.missing);
+        tokio::select! {
+            () = self.turns() => {}
+            // Beside the batches and the renewals, and not between them: it asks other masters. It never returns.
+            () = missing.tell_when_due(&shared, &link) => {}
+        }
+        self.end().await;
+    }
+
+    /// Sends what was queued and renews holds, until the queues are closed and empty, or time is over.
+    async fn turns(&mut self) {
         let mut end_ms = None;
         let mut pause = PAUSE_MIN;
         loop {
@@ -171,7 +183,7 @@ impl Settler {
                 // Another shard may hand over what it still has.
                 let is_over = now >= end || is_done && self.shared.shards.unsettled() == 0;
                 if is_over {
-                    return self.end().await;
+                    return;
                 }
             }
             let renew_every = (self.shared.holds.shortest_ttl_ms() / 8).min(millis(RENEW_EVERY_MAX));
@@ -180,7 +192,6 @@ impl Settler {
                 self.renew(now).await;
             }
             self.look_up_doubted().await;
-            self.tell_missing(now).await;
             if self.backlog.is_empty() {
                 self.forget_producers().await;
                 self.idle().await;
@@ -204,8 +215,9 @@ impl Settler {
 
     /// What is known at the end is told, and what Redis may still lose stays in the journal for as long as it may.
     async fn end(mut self) {
-        self.tell_missing(u64::MAX).await;
-        self.tell_missing_unasked();
+        let told = self.missing.tell_due(&self.shared, &self.link, u64::MAX);
+        drop(tokio::time::timeout(self.shared.options.timeout, told).await);
+        self.missing.tell_unasked();
         // Also where Redis was away: its clock stood, and what the journal says did not.
         self.date_ring();
     }
@@ -252,8 +264,7 @@ impl Settler {
     }
 
     async fn idle(&mut self) {
-        let is_asked = self.shard.guard.is_open() || self.is_time_to_ask();
-        if is_asked && self.shared.shards.has_slots(self.shard.number) {
+        if self.is_time_to_ask() && self.shared.shards.has_slots(self.shard.number) {
             // The answer, or the lack of it, is all that is wanted.
             drop(self.connection().await);
         }

@@ -70,6 +70,7 @@ cases! {
     ],
     idempotency: [
         a_key_says_how_its_call_stands,
+        a_key_that_is_looked_at_is_not_taken,
         a_key_whose_call_was_not_billed_is_free,
         an_answer_that_is_not_kept_is_said_to_be_missing,
         the_oldest_answers_make_room,

@@ -267,6 +267,9 @@ impl Life {
     async fn lead(self, mut connection: Connection<Heard, Bytes>) {
         let pings = connection.ping_pong();
         tokio::select! {
+            // What waits in the socket is read before it is asked whether anything came: after a stop of the process both are ready. Reading
+            // keeps the clock waiting only while something comes, and then something was heard.
+            biased;
             ended = connection => if let Err(error) = ended {
                 log::debug!("a connection over HTTP/2 ended: {error}");
             },

@@ -33,6 +33,7 @@ fn a_key_runs_as_long_as_its_call_does_in_the_process_before() {
     // Whoever has handed the ledger over takes no key, and sends nothing under one.
     let late = keyed(&caller, "late", 3);
     assert!(block_on(rig.store.take_key(&late)).is_err());
+    assert!(block_on(rig.store.known_key(&late)).is_err());
     assert!(block_on(rig.store.send_under_key(&late)).is_err());
 
     let successor = open(&rig.folder);
@@ -47,10 +48,15 @@ fn a_key_runs_as_long_as_its_call_does_in_the_process_before() {
         Ok(Found::Known(record)) => record.state,
         other => panic!("{other:?}"),
     };
-    assert_eq!(state("runs"), State::Sent(Owner::Runs));
-    assert_eq!(state("gone"), State::Sent(Owner::Gone));
+    // Whoever only looks sees the same.
+    let known = |name| block_on(successor.known_key(&keyed(&caller, name, 8))).unwrap();
+    let both = |name| (state(name), known(name).map(|record| record.state));
+    let is = |owner| (State::Sent(owner), Some(State::Sent(owner)));
+    assert_eq!(both("runs"), is(Owner::Runs));
+    assert_eq!(both("gone"), is(Owner::Gone));
     successor.predecessors_ended();
-    assert_eq!(state("runs"), State::Sent(Owner::Gone));
+    assert_eq!(both("runs"), is(Owner::Gone));
+    assert_eq!(known("late"), None);
     assert!(matches!(
         block_on(successor.take_key(&keyed(&caller, "late", 9))),
         Ok(Found::Nothing)

@@ -1,13 +1,15 @@
--- Takes an idempotency key for a call, or says what is known of it.
+-- Takes an idempotency key for a call, or says what is known of it. Without a life it takes none, and only says that.
 -- KEYS account, records, order, answers, stored
--- ARGV now, name, fingerprint, id, most names, life of a key whose call has sent nothing (ms)
--- Answers 'taken', 'full', or a list: the record, for how long nothing has been held for its call (ms; -1: it is), and the same call's answer.
+-- ARGV now, name, fingerprint, id, most names, life of a key whose call has sent nothing (ms; none: empty)
+-- Answers 'taken', 'full', without a life 'unknown', or a list: the record, for how long nothing has been held for its call (ms; -1: it is), and
+-- the same call's answer.
 local keys = { records = KEYS[2], order = KEYS[3], answers = KEYS[4], stored = KEYS[5] }
 local name, fingerprint, id = ARGV[2], ARGV[3], ARGV[4]
 local now = clock(ARGV[1])
 expire_names(keys, name, now)
 local record = redis.call('HGET', keys.records, name)
 if not record then
+  if ARGV[6] == '' then return 'unknown' end
   if redis.call('ZCARD', keys.order) - ARGV[5] >= 0 then return 'full' end
   redis.call('HSET', keys.records, name, 't' .. fingerprint .. id)
   redis.call('ZADD', keys.order, string.format('%d', now + ARGV[6]), name)

@@ -1,4 +1,5 @@
-//! The server behind the connection: who it is, what time it is there, and whether it takes writes. Each settler asks its own once a second.
+//! The server behind the connection: who it is, what time it is there, and whether it takes writes. Each settler asks its own once a second,
+//! and more often while calls fail or no writes are taken.
 
 use std::time::Duration;
 
@@ -14,9 +15,11 @@ use crate::ledger::redis::slots::tag_of;
 use crate::ledger::redis::url::Connection;
 
 impl Settler {
+    /// Whether the server is asked again on the same connection.
     pub(super) fn is_time_to_ask(&self) -> bool {
+        let guard = &self.shard.guard;
         let since = self.shared.now_ms().saturating_sub(self.asked.1);
-        since >= millis(ASK_EVERY)
+        guard.is_open() || guard.is_refusing_writes() || since >= millis(ASK_EVERY)
     }
 
     /// The connection; when it is a new one, and every now and then, the server behind it is asked who it is, and whether it takes writes.
@@ -31,7 +34,7 @@ impl Settler {
             self.is_away();
             return None;
         };
-        if number == self.asked.0 && !self.shard.guard.is_open() && !self.is_time_to_ask() {
+        if number == self.asked.0 && !self.is_time_to_ask() {
             return Some((connection, number));
         }
         let began_ms = self.shared.now_ms();

@@ -1,27 +1,41 @@
 //! Settlements that Redis had acknowledged and does not know any more: those that are here are sent again, and the others are told.
 //!
 //! In a cluster a slot may have come to this shard a moment ago: those that its master before acknowledged are in the hands of that one's
-//! settler, and are handed over. So whether the others are lost is asked a while later.
+//! settler, and are handed over. So whether the others are lost is asked a while later, at whoever has the slot then. Nothing of this shard
+//! waits for the answer: it is another master's.
 
-use std::collections::BTreeSet;
-use std::sync::Arc;
+use std::collections::{BTreeSet, VecDeque};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::Notify;
 
 use super::Settler;
 use super::send::producer_field;
 use crate::ledger::StoreError;
 use crate::ledger::redis::account::Account;
+use crate::ledger::redis::link::Link;
 use crate::ledger::redis::reply;
+use crate::ledger::redis::shared::Shared;
 use crate::pure::ids::AccountId;
 use crate::pure::numbers::{CallNumber, ProducerId};
 
+/// What Redis has lost and nobody here has, until it is told: the next one that is due first.
+#[derive(Debug, Default)]
+pub(super) struct MissingSettlements {
+    waiting: Mutex<VecDeque<Missing>>,
+    /// Wakes when there is one more.
+    added: Notify,
+}
+
 /// Numbers of an account that Redis had acknowledged and did not know, and that are not here.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Missing {
     /// When it is asked whether it knows them by then, by the ledger's monotonic clock.
-    due_ms: u64,
-    account: Arc<Account>,
-    producer: ProducerId,
-    numbers: Vec<u64>,
+    pub(super) due_ms: u64,
+    pub(super) account: Arc<Account>,
+    pub(super) producer: ProducerId,
+    pub(super) numbers: Vec<u64>,
 }
 
 impl Settler {
@@ -35,25 +49,65 @@ impl Settler {
         );
         let here: BTreeSet<u64> = again.iter().map(|debit| debit.number.number).collect();
         let missing: Vec<u64> = numbers.iter().copied().filter(|n| !here.contains(n)).collect();
-        let may_come = self.shared.shards.is_cluster() && self.missing.len() < MISSING_MAX;
-        if !missing.is_empty() && may_come {
-            self.missing.push(Missing {
-                due_ms: self.shared.now_ms().saturating_add(HANDED_OVER_WITHIN_MS),
-                account: Arc::clone(account),
-                producer,
-                numbers: missing,
-            });
-        } else if !missing.is_empty() {
-            tell(account.id(), missing.len(), "");
+        if !missing.is_empty() {
+            self.tell_later(account, producer, missing);
         }
         self.send_again(again);
     }
 
-    /// Asks for what was missing some time before `now`, and tells what Redis still does not know.
-    pub(super) async fn tell_missing(&mut self, now: u64) {
-        while let Some(place) = self.missing.iter().position(|missing| missing.due_ms <= now) {
-            let mut missing = self.missing.swap_remove(place);
-            match self.still_open(&missing).await {
+    /// Tells what nobody here has, once it is not handed over either; at once where nobody else can have it.
+    fn tell_later(&self, account: &Arc<Account>, producer: ProducerId, numbers: Vec<u64>) {
+        let count = numbers.len();
+        let missing = Missing {
+            due_ms: self.shared.now_ms().saturating_add(HANDED_OVER_WITHIN_MS),
+            account: Arc::clone(account),
+            producer,
+            numbers,
+        };
+        if !self.shared.shards.is_cluster() || !self.missing.put(missing) {
+            tell(account.id(), count, "");
+        }
+    }
+}
+
+impl MissingSettlements {
+    /// Has one asked for when it is due. False when so many wait already that it is to be told now.
+    pub(super) fn put(&self, missing: Missing) -> bool {
+        let mut waiting = self.lock();
+        if waiting.len() >= MISSING_MAX {
+            return false;
+        }
+        waiting.push_back(missing);
+        drop(waiting);
+        self.added.notify_one();
+        true
+    }
+
+    /// Tells each when it is due. Never returns, and may be dropped at any time: what was not told then is there still.
+    pub(super) async fn tell_when_due(&self, shared: &Shared, link: &Link) {
+        loop {
+            let due_ms = self.lock().front().map(|missing| missing.due_ms);
+            let Some(due_ms) = due_ms else {
+                self.added.notified().await;
+                continue;
+            };
+            let now_ms = shared.now_ms();
+            if due_ms > now_ms {
+                tokio::time::sleep(Duration::from_millis(due_ms.saturating_sub(now_ms))).await;
+            } else {
+                self.tell_due(shared, link, now_ms).await;
+            }
+        }
+    }
+
+    /// Asks for those that are due at `now_ms`, one after the other, and tells what Redis does not know by then. Returns early where it does not
+    /// answer: what was asked for is then due later than all others.
+    pub(super) async fn tell_due(&self, shared: &Shared, link: &Link, now_ms: u64) {
+        while let Some(missing) = self.due(now_ms) {
+            let open = missing.still_open(shared, link).await;
+            // Only now, and told in the same turn: whoever drops this while it waits loses none, and none is told twice.
+            drop(self.lock().pop_front());
+            match open {
                 Ok(0) => {}
                 Ok(open) => tell(missing.account.id(), open, ""),
                 Err(error) => {
@@ -61,8 +115,8 @@ impl Settler {
                         "what Redis has lost of {} is asked for later: {error}",
                         missing.account.id()
                     );
-                    missing.due_ms = self.shared.now_ms().saturating_add(HANDED_OVER_WITHIN_MS);
-                    self.missing.push(missing);
+                    let due_ms = shared.now_ms().saturating_add(HANDED_OVER_WITHIN_MS);
+                    self.lock().push_back(Missing { due_ms, ..missing });
                     return;
                 }
             }
@@ -70,25 +124,38 @@ impl Settler {
     }
 
     /// At the end, when Redis cannot be asked any more.
-    pub(super) fn tell_missing_unasked(&mut self) {
-        for missing in self.missing.drain(..) {
+    pub(super) fn tell_unasked(&self) {
+        let left = std::mem::take(&mut *self.lock());
+        for missing in left {
             let unless = ", unless they were handed over by the slot's master before";
             tell(missing.account.id(), missing.numbers.len(), unless);
         }
     }
 
+    /// The first one, when it is due at `now_ms`.
+    pub(super) fn due(&self, now_ms: u64) -> Option<Missing> {
+        let waiting = self.lock();
+        waiting.front().filter(|missing| missing.due_ms <= now_ms).cloned()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, VecDeque<Missing>> {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Missing {
     /// How many of them Redis does not know now, wherever the account's slot is.
-    async fn still_open(&self, missing: &Missing) -> Result<usize, StoreError> {
-        let first = missing.numbers.first().copied().unwrap_or_default();
-        let [name, _] = missing.account.keys();
+    async fn still_open(&self, shared: &Shared, link: &Link) -> Result<usize, StoreError> {
+        let first = self.numbers.first().copied().unwrap_or_default();
+        let [name, _] = self.account.keys();
         let mut command = redis::cmd("HGET");
         command
             .arg(name)
-            .arg(producer_field(CallNumber::new(missing.producer, first)));
-        let answer = self.shared.command(&self.link, command).await?;
+            .arg(producer_field(CallNumber::new(self.producer, first)));
+        let answer = shared.command(link, command).await?;
         let known = reply::numbers(&answer);
         let is_open = |number: &&u64| known.as_ref().is_none_or(|known| !known.is_closed(**number));
-        Ok(missing.numbers.iter().filter(is_open).count())
+        Ok(self.numbers.iter().filter(is_open).count())
     }
 }
 

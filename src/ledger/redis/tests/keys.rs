@@ -13,7 +13,7 @@ use crate::ledger::tests::redis_group::RedisUnderSentinels;
 use crate::ledger::tests::redis_server::{RedisServer, until};
 use crate::ledger::tests::rig::{block_on, caller_of, request_id};
 use crate::ledger::{Caller, KeyedCall, Ledger, StoreError, TakenKey, Taking};
-use crate::pure::idempotency::{Fingerprint, KeyName, KeyRefusal, Repeated};
+use crate::pure::idempotency::{Fingerprint, KeyName, KeyRefusal, Repeated, State};
 use crate::pure::limits::LimitOverrides;
 
 const SAME: Fingerprint = Fingerprint::from_bytes([1; 32]);
@@ -158,25 +158,33 @@ fn a_key_whose_taking_had_no_answer_is_free_again() {
     until("the key is free", || matches!(take(&caller, 2), Ok(Taking::Taken(_))));
 }
 
-/// Its thread, which would tell Redis, does not run.
+/// A ledger whose thread, which would tell Redis how calls under a key ended, does not run.
+fn without_thread(server: &RedisServer) -> RedisLedger {
+    let (shared, runtime) = RedisLedger::reach(&server.url(), patient()).unwrap();
+    RedisLedger {
+        shared,
+        settler: Mutex::new(None),
+        commands: Mutex::new(Some(runtime)),
+    }
+}
+
+fn call_of_nobody(n: u64) -> KeyedCall {
+    let key = "key_x".to_owned().into();
+    KeyedCall {
+        name: KeyName::of(&key, b"one").unwrap(),
+        key,
+        fingerprint: SAME,
+        request: request_id(n),
+        limits: Idempotency::default(),
+    }
+}
+
 #[test]
 fn whoever_goes_before_a_taking_is_answered_gives_the_key_back() {
     let server = RedisServer::start();
     for is_answered in [true, false] {
-        let (shared, runtime) = RedisLedger::reach(&server.url(), patient()).unwrap();
-        let ledger = RedisLedger {
-            shared,
-            settler: Mutex::new(None),
-            commands: Mutex::new(Some(runtime)),
-        };
-        let (account, key) = (ledger.place(&"acme".parse().unwrap()), "key_x".to_owned().into());
-        let call = KeyedCall {
-            name: KeyName::of(&key, b"one").unwrap(),
-            key,
-            fingerprint: SAME,
-            request: request_id(1),
-            limits: Idempotency::default(),
-        };
+        let ledger = without_thread(&server);
+        let (account, call) = (ledger.place(&"acme".parse().unwrap()), call_of_nobody(1));
         let answer = block_on(async {
             let takes = ledger.take_key(&account, &call);
             match is_answered {
@@ -192,4 +200,20 @@ fn whoever_goes_before_a_taking_is_answered_gives_the_key_back() {
         let end = shard.and_then(|shard| key_ends.next(shard)).map(|ended| ended.end);
         assert_eq!(matches!(end, Some(KeyEnd::Unsent)), !is_answered, "{end:?}");
     }
+}
+
+/// It was taken, and free only once the ledger's thread had told Redis so.
+#[test]
+fn a_key_that_is_looked_at_is_free_although_redis_hears_nothing_more() {
+    let server = RedisServer::start();
+    let ledger = without_thread(&server);
+    let account = ledger.place(&"acme".parse().unwrap());
+    let looks = |n| block_on(ledger.known_key(&account, &call_of_nobody(n))).unwrap();
+    assert_eq!((looks(1), looks(2)), (None, None));
+    let taken = block_on(ledger.take_key(&account, &call_of_nobody(3)));
+    assert!(matches!(taken, Ok(Found::Nothing)), "{taken:?}");
+    let known = looks(4).map(|record| (record.request, record.state));
+    assert_eq!(known, Some((request_id(3), State::Taken)));
+    ledger.shared.key_ends.close();
+    assert_eq!(block_on(ledger.shared.key_ends.shard()), None);
 }

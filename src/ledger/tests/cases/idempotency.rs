@@ -53,6 +53,12 @@ fn repeated(caller: &Caller, call: KeyedCall) -> Repeated {
     }
 }
 
+/// What a call gets that only looks; none where nothing is known.
+fn looked_at(caller: &Caller, call: KeyedCall) -> Option<Repeated> {
+    let record = block_on(caller.known_key(&call)).unwrap();
+    record.map(|record| record.repeated(&call.fingerprint))
+}
+
 /// How a key is ended is told behind a call: asks until it is no longer said to run.
 fn settled(caller: &Caller, call: &KeyedCall) -> Repeated {
     for _ in 0..2_000 {
@@ -123,6 +129,34 @@ pub(super) fn a_key_says_how_its_call_stands(rig: &Rig) {
     audit_is_clean(&rig.ledger);
 }
 
+/// A call that would not be made took its key for a moment, in which others were told that it ran.
+pub(super) fn a_key_that_is_looked_at_is_not_taken(rig: &Rig) {
+    let caller = rig.caller("10");
+    let again = |n| call(&caller, "a", n);
+    let other = |n| KeyedCall {
+        fingerprint: OTHER,
+        ..again(n)
+    };
+    for n in [1, 2] {
+        assert_eq!(looked_at(&caller, again(n)), None);
+    }
+    let key = taken(&caller, again(3));
+    let looks = |n| [again(n), other(n)].map(|call| looked_at(&caller, call));
+    assert_eq!(looks(4), [Some(RUNS), Some(CONFLICTS)]);
+    let mut hold = rig.reserve(&caller, &request(3, "1")).unwrap();
+    block_on(hold.send_under_key(key)).unwrap();
+    assert_eq!(looks(5), [Some(RUNS), Some(CONFLICTS)]);
+    hold.keep_answer(answer("data: 1"));
+    hold.settle(debit("0.5"));
+    is_replayed(settled(&caller, &again(6)), "data: 1", 3);
+    let [same, conflicts] = looks(7);
+    is_replayed(same.unwrap(), "data: 1", 3);
+    assert_eq!(conflicts, Some(CONFLICTS));
+    rig.clock.advance(KEPT_MS);
+    assert_eq!(looks(8), [None, None]);
+    drop(taken(&caller, again(9)));
+}
+
 pub(super) fn a_key_whose_call_was_not_billed_is_free(rig: &Rig) {
     let caller = rig.caller("10");
     let again = |n| call(&caller, "a", n);
@@ -188,6 +222,7 @@ pub(super) fn keys_are_counted_and_expire(rig: &Rig) {
         assert_ne!(said, CONFLICTS);
     }
     assert!(matches!(take(&caller, call(&caller, "21", 21)), Taking::Full(20)));
+    assert_eq!(looked_at(&caller, call(&caller, "21", 21)), None);
     // What is known is known all the same.
     is_replayed(repeated(&caller, call(&caller, "1", 99)), "kept", 1);
     rig.clock.advance(KEPT_MS - 1);
@@ -236,9 +271,11 @@ fn a_dead_owner_does_not_block_a_key_for_ever_in_redis() {
     hold.forget();
     assert_eq!(repeated(&caller, again(5)), RUNS);
     rig.book(&caller).release(request_id(3));
-    assert_eq!(repeated(&caller, again(6)), RUNS);
+    // From the first look on nothing is held for it.
+    assert_eq!(looked_at(&caller, again(6)), Some(RUNS));
     rig.clock.advance(i64::try_from(MISSING_MS).unwrap() - 1);
     assert_eq!(repeated(&caller, again(7)), RUNS);
     rig.clock.advance(1);
-    assert_eq!(repeated(&caller, again(8)), unavailable(3));
+    assert_eq!(looked_at(&caller, again(8)), Some(unavailable(3)));
+    assert_eq!(repeated(&caller, again(9)), unavailable(3));
 }

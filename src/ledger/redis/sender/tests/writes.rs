@@ -138,6 +138,40 @@ fn a_server_that_takes_no_writes_does_not_answer_again() {
     assert!(!shared.shards.of_slot(0).guard.is_open());
 }
 
+/// Failures that were not in a row had calls refused for another second, although each had an answer behind it.
+#[test]
+fn that_writes_are_taken_again_is_known_before_the_next_second() {
+    let server = RedisServer::start();
+    let shared = opened(&server);
+    let acme = account(&shared, "acme");
+    let mut settler = settler(&shared);
+    let shard = shared.shards.all().remove(0);
+    for is_idle in [false, true] {
+        server.ask(REFUSE);
+        ask_again(&mut settler);
+        assert!(shard.guard.is_refusing_writes());
+        server.ask(TAKE);
+        // As if no time had passed.
+        settler.asked.1 = u64::MAX;
+        match is_idle {
+            // What is sent finds it out.
+            false => assert!(block_on(settler.connection()).is_some()),
+            true => {
+                // Something is queued: it waits for nothing.
+                drop(shard.queue.take());
+                shard.queue.put(release(&acme, ReleaseKind::Again), 1);
+                block_on(settler.idle());
+            }
+        }
+        assert!(!shard.guard.is_refusing_writes(), "{is_idle}");
+        for _ in 0..FAILURES_MAX {
+            shard.guard.failed("test");
+            shard.guard.answered();
+        }
+        assert!(!shard.guard.is_open(), "{is_idle}");
+    }
+}
+
 /// A line for each, at each try: hundreds a second.
 #[test]
 fn what_a_server_refuses_is_one_line_a_batch() {
@@ -196,41 +230,4 @@ fn what_waits_for_an_account_that_is_not_there_is_seen_to_wait_and_holds_up_nobo
         Work::Release { .. } | Work::Barrier { .. } => None,
     });
     assert!(queued_ms.is_some_and(|at| at >= 10_000), "{queued_ms:?}");
-}
-
-/// In a cluster that fails over, what a slot's new master lacks is on its way from the settler of the one before: it was told as lost.
-#[test]
-fn what_may_be_handed_over_is_lost_only_if_it_is_still_not_there_a_while_later() {
-    let (first, second) = (RedisServer::start(), RedisServer::start());
-    let shared = parted(&first, &second, "acme");
-    let acme = make(&shared, "100");
-    let number = shared.shards.of(&acme).number;
-    let shard = shared.shards.all().remove(number);
-    let mut settler = Settler::new(Arc::clone(&shared), shard);
-    let lost = |settler: &mut Settler, numbers: &[u64], at_ms: u64| {
-        let lines = logged(|| {
-            settler.send_lost(&acme, ProducerId(5), numbers);
-            block_on(settler.tell_missing(at_ms));
-        });
-        let errors = lines.into_iter().filter(|line| line.starts_with("ERROR"));
-        errors.collect::<Vec<_>>()
-    };
-    assert_eq!(lost(&mut settler, &[1, 2], 0), [""; 0], "it is early");
-    // One of them comes, and with it is known that the first is open.
-    settler.shard.queue.settle(settlement(&acme, 2));
-    send_all(&mut settler, &second);
-    let told = "ERROR MONEY: Redis has lost 1 settlements of acme for good";
-    assert_eq!(lost(&mut settler, &[], u64::MAX), [told]);
-    assert_eq!(lost(&mut settler, &[], u64::MAX), [""; 0], "once");
-    assert_eq!(lost(&mut settler, &[1], 0), [""; 0], "it is early");
-    settler.shard.queue.settle(settlement(&acme, 1));
-    send_all(&mut settler, &second);
-    assert_eq!(lost(&mut settler, &[], u64::MAX), [""; 0], "it has come");
-    // At the end, when Redis cannot say.
-    settler.send_lost(&acme, ProducerId(5), &[9]);
-    let lines = logged(|| settler.tell_missing_unasked());
-    assert!(
-        matches!(lines.as_slice(), [line] if line.starts_with(&format!("{told}, unless "))),
-        "{lines:?}"
-    );
 }
