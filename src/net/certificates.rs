@@ -112,7 +112,7 @@ mod tests {
     use super::*;
     use crate::pure::time::Day;
 
-    /// It is valid in 2025.
+    /// It is valid in 2020.
     #[test]
     fn a_certificate_that_clients_refuse_or_soon_will_is_doubted_and_taken() {
         let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/expired.pem");
@@ -121,11 +121,11 @@ mod tests {
             key: file.clone(),
         };
         let certificate = Certificate::load("operator_tls", &files, &HTTP_1).unwrap();
-        let (first, after) = (Day::parse("2025-01-01").unwrap(), Day::parse("2026-01-01").unwrap());
+        let (first, after) = (Day::parse("2020-01-01").unwrap(), Day::parse("2021-01-01").unwrap());
         let (first, after) = (first.start(), after.start());
         assert_eq!(certificate.valid_until(), Some(after));
-        let not_yet = "it is not valid before 2025-01-01T00:00:00Z, and clients refuse it until then";
-        let soon = "it expires at 2026-01-01T00:00:00Z: renew it";
+        let not_yet = "it is not valid before 2020-01-01T00:00:00Z, and clients refuse it until then";
+        let soon = "it expires at 2021-01-01T00:00:00Z: renew it";
         for (now, said) in [
             (first.plus_millis(-1), Some(not_yet)),
             (first, None),
@@ -134,7 +134,7 @@ mod tests {
             (after, Some(soon)),
             (
                 after.plus_millis(1),
-                Some("it expired at 2026-01-01T00:00:00Z, and clients refuse it"),
+                Some("it expired at 2021-01-01T00:00:00Z, and clients refuse it"),
             ),
         ] {
             let said = said.map(|said| format!("operator_tls.cert: {}: {said}", file.display()));

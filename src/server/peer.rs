@@ -142,6 +142,7 @@ const KILLED_WITHIN: Duration = Duration::from_secs(5);
 #[cfg(test)]
 mod tests {
     use std::os::unix::net::UnixListener;
+    use std::os::unix::process::ExitStatusExt as _;
 
     use super::*;
 
@@ -167,24 +168,15 @@ mod tests {
         assert!(!peer.has_ended_within(Duration::ZERO));
     }
 
-    /// A child that waits for ever, until it is ended.
+    /// A child that waits for a minute, until it is ended. It is another program: a mere copy of this process would keep open what the tests
+    /// beside this one have open, and close.
     #[test]
     fn a_child_that_does_not_end_is_killed() {
-        // SAFETY: the child allocates nothing, and does nothing but wait for a signal.
-        let child = unsafe { libc::fork() };
-        if child == 0 {
-            loop {
-                // SAFETY: the call takes nothing, and returns after a signal.
-                unsafe { libc::pause() };
-            }
-        }
-        let peer = Peer::of_child(u32::try_from(child).unwrap()).unwrap();
+        let mut child = std::process::Command::new("sleep").arg("60").spawn().unwrap();
+        let peer = Peer::of_child(child.id()).unwrap();
         assert!(!peer.has_ended_within(Duration::ZERO));
         peer.end();
-        let mut status = -1;
-        // SAFETY: the call writes `status`, which lives until it returns.
-        assert_eq!(unsafe { libc::waitpid(child, &raw mut status, 0) }, child);
-        assert!(libc::WIFSIGNALED(status) && libc::WTERMSIG(status) == libc::SIGKILL);
+        assert_eq!(child.wait().unwrap().signal(), Some(libc::SIGKILL));
         assert!(peer.has_ended_within(Duration::ZERO));
     }
 

@@ -7,7 +7,7 @@ import time
 from pathlib import Path
 
 import httpx
-from conftest import ROOT, Gateway
+from conftest import CALL_SECONDS_MAX, ROOT, Gateway
 from ports import free_port
 
 INSTALLED = shutil.which("prometheus") is not None
@@ -51,7 +51,7 @@ class Prometheus:
         deadline = time.monotonic() + START_SECONDS_MAX
         while True:
             try:
-                if httpx.get(f"{self.base}/-/ready").status_code == 200:
+                if httpx.get(f"{self.base}/-/ready", timeout=CALL_SECONDS_MAX).status_code == 200:
                     return
             except httpx.TransportError:
                 pass
@@ -65,7 +65,7 @@ class Prometheus:
         return answer["data"]["result"]
 
     def rules(self) -> list:
-        groups = httpx.get(f"{self.base}/api/v1/rules").json()["data"]["groups"]
+        groups = httpx.get(f"{self.base}/api/v1/rules", timeout=CALL_SECONDS_MAX).json()["data"]["groups"]
         return [rule for group in groups for rule in group["rules"]]
 
     def fired(self) -> set[tuple[str, str]]:

@@ -237,7 +237,7 @@ def refund_comes_late(place: Place, happening: Happening):
         now = int(time.time())
         signature = hmac.new(WEBHOOK_SECRET.encode(), f"{now}.{body}".encode(), "sha256").hexdigest()
         headers = {"stripe-signature": f"t={now},v1={signature}", "content-type": "application/json"}
-        answer = httpx.post(f"http://127.0.0.1:{STRIPE_PORT}/v1/hooks/stripe", content=body, headers=headers)
+        answer = httpx.post(f"http://127.0.0.1:{STRIPE_PORT}/v1/hooks/stripe", content=body, headers=headers, timeout=CALL_SECONDS_MAX)
         assert answer.status_code == status, answer.text
 
     told("checkout.session.completed", checkout)

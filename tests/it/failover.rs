@@ -377,10 +377,10 @@ async fn a_connection_that_gave_a_part_of_a_head_was_not_stale() {
 async fn a_head_that_took_long_leaves_its_body_the_time_of_a_silence() {
     let body = crate::harness::reply::whole_chat("Hi", Some((9, 1))).to_string();
     let rest = Reply::default().bytes(&body).after(Duration::from_millis(100));
-    let slow = Reply::json_head(body.len()).after(Duration::from_millis(700)).and(rest);
+    let slow = Reply::json_head(body.len()).after(Duration::from_secs(4)).and(rest);
     let upstream = Upstream::always(slow).await;
     let gateway = Setup::over(&upstream)
-        .conf(|conf| conf["timeouts"]["idle_ms"] = 600.into())
+        .conf(|conf| conf["timeouts"]["idle_ms"] = 3_000.into())
         .start()
         .await;
     gateway.http1.post("/llm/chat", request(SMALL)).await.ok();

@@ -203,6 +203,9 @@ async fn a_locked_key_is_told_of_its_own_calls_alone() {
     assert_eq!(usage["groups"].as_array().unwrap().len(), 2, "{usage}");
 }
 
+/// A call that runs is waited for up to a quarter of a second; the rest is for a busy machine. This one would run for ever.
+const TOLD_WITHIN: Duration = Duration::from_secs(10);
+
 /// While it runs, and after its client has left.
 async fn a_call_that_runs(setup: Setup) {
     let gateway = setup.start().await;
@@ -213,7 +216,7 @@ async fn a_call_that_runs(setup: Setup) {
     }
     let asked = Instant::now();
     let fields = told(&gateway.http1, &id).await;
-    assert!(asked.elapsed() < Duration::from_secs(2), "{:?}", asked.elapsed());
+    assert!(asked.elapsed() < TOLD_WITHIN, "{:?}", asked.elapsed());
     assert_eq!(
         (text(&fields, "status"), text(&fields, "id")),
         ("running".to_owned(), id.clone())

@@ -12,21 +12,31 @@ pub(crate) struct RedisCluster {
 }
 
 impl RedisCluster {
-    /// Three masters.
+    /// Three masters, none of which takes another one for failed because a busy machine has stopped it for a while: else all would refuse
+    /// calls meanwhile.
     pub(crate) fn start() -> RedisCluster {
-        RedisCluster::formed(None)
+        RedisCluster::formed(PATIENT_MS, false)
     }
 
-    /// Three masters, the first of which has a replica that is up to date.
+    /// Three masters, the first of which has a replica that is up to date, and takes over soon after the master has failed.
     pub(crate) fn start_with_replica() -> RedisCluster {
-        RedisCluster::formed(Some(cluster_node()))
+        RedisCluster::formed(BRISK_MS, true)
     }
 
-    fn formed(replica: Option<RedisServer>) -> RedisCluster {
+    /// One whose nodes take a node for failed that is silent for so long.
+    fn formed(silence_ms: &str, has_replica: bool) -> RedisCluster {
+        let node = || cluster_node(silence_ms);
         let cluster = RedisCluster {
-            masters: (0..MASTERS).map(|_| cluster_node()).collect(),
-            replica,
+            masters: (0..MASTERS).map(|_| node()).collect(),
+            replica: has_replica.then(node),
         };
+        let bear_silence_for = |ms: &str| {
+            for node in cluster.all() {
+                good(node, &format!("CONFIG SET cluster-node-timeout {ms}"));
+            }
+        };
+        // The shorter it is, the oftener they ask each other, and the sooner they know each other.
+        bear_silence_for(BRISK_MS);
         for (n, master) in (0..).zip(&cluster.masters) {
             let (first, last) = (SLOTS * n / MASTERS, SLOTS * (n + 1) / MASTERS - 1);
             good(master, &format!("CLUSTER ADDSLOTSRANGE {first} {last}"));
@@ -56,6 +66,7 @@ impl RedisCluster {
         until("the cluster serves", || {
             cluster.all().all(|node| says(node, "CLUSTER INFO", "cluster_state:ok"))
         });
+        bear_silence_for(silence_ms);
         cluster
     }
 
@@ -306,13 +317,13 @@ impl Drop for Sentinel {
     }
 }
 
-fn cluster_node() -> RedisServer {
+fn cluster_node(silence_ms: &str) -> RedisServer {
     let bus = free_port().to_string();
     let cluster = [
         "--cluster-enabled",
         "yes",
         "--cluster-node-timeout",
-        "1500",
+        silence_ms,
         "--cluster-port",
         &bus,
     ];
@@ -349,5 +360,8 @@ const MEMORY_ONLY: [&str; 8] = [
     "1",
 ];
 
+/// How long a node of a cluster is silent until others take it for failed, in milliseconds: where a fail-over is waited for, and elsewhere.
+const BRISK_MS: &str = "1500";
+const PATIENT_MS: &str = "15000";
 const MASTERS: u64 = 3;
 const SLOTS: u64 = 16_384;

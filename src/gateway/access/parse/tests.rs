@@ -36,6 +36,14 @@ pub(in crate::gateway) fn working<T>(work: impl FnOnce() -> T) -> (T, Duration) 
     (done, worked().saturating_sub(before))
 }
 
+/// The run of some in which this thread had to do least: a machine whose processors others have as well may count theirs as its work.
+pub(in crate::gateway) fn least<T>(mut run: impl FnMut() -> (T, Duration)) -> (T, Duration) {
+    let runs = (0..RUNS).map(|_| run());
+    runs.min_by_key(|(_, work)| *work).unwrap()
+}
+
+const RUNS: usize = 3;
+
 /// What this thread has worked so far.
 fn worked() -> Duration {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
@@ -52,13 +60,17 @@ fn worked() -> Duration {
 fn a_long_body_is_joined_parsed_and_hashed_on_another_thread() {
     let body = call(16 << 20);
     assert!(is_long(body.len()));
-    let received = in_pieces(&body);
-    let (joined, joining) = working(|| received.joined());
+    let (joined, joining) = least(|| {
+        let received = in_pieces(&body);
+        working(|| received.joined())
+    });
     assert_eq!(joined, body);
     let (expected, hashing) = working(|| Fingerprint::of(Endpoint::Chat, &body));
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
-    let received = in_pieces(&body);
-    let (parsed, here) = working(|| runtime.block_on(parsed(received, Endpoint::Chat, Some(NAME))));
+    let (parsed, here) = least(|| {
+        let received = in_pieces(&body);
+        working(|| runtime.block_on(parsed(received, Endpoint::Chat, Some(NAME))))
+    });
     let parsed = parsed.unwrap();
     assert_eq!(parsed.keyed, Some((NAME, expected)));
     assert_eq!(parsed.body.bytes(), &body);

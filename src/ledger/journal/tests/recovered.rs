@@ -114,7 +114,7 @@ fn who_runs_bills_the_calls_of_a_process_that_dies_beside_it() {
         let keeps = threads.spawn(|| recover::keep(&process.journal, &process.ledger, &stopped));
         let until = Instant::now() + Duration::from_secs(30);
         while figures().balance == credits("10") && !keeps.is_finished() && Instant::now() < until {
-            keeps.thread().unpark(); // It does not wait out its second.
+            // Between two looks: it has its rounds, and makes none sooner for being woken.
             std::thread::park_timeout(Duration::from_millis(1));
         }
         stopped.store(true, Ordering::Release);

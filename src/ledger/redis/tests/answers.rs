@@ -125,8 +125,9 @@ fn a_redis_that_is_not_there_is_told_before_the_start() {
 #[test]
 fn a_ledger_that_ends_says_what_redis_has_not_taken() {
     let server = RedisServer::start();
+    // It gives up soon at its end, and its calls before have time.
     let options = || Options {
-        timeout: Duration::from_millis(200),
+        timeout: Duration::from_secs(2),
         close_within: Duration::from_millis(200),
         ..patient()
     };

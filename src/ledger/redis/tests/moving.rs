@@ -135,7 +135,8 @@ fn short() -> Options {
     }
 }
 
-const HOLD_TTL: Duration = Duration::from_millis(2400);
+/// A busy machine may keep the ledger's thread from its renewals for two thirds of it.
+const HOLD_TTL: Duration = Duration::from_secs(4);
 
 /// Whoever moves the slot stops on half the way. The debit was in front of all others of its master then: after a while all its accounts were
 /// refused, and the hold of the debit's call was free, for nobody renewed it.

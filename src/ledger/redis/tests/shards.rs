@@ -198,9 +198,11 @@ fn the_last_master_is_silent_and_the_accounts_of_the_others_are_untouched() {
 /// however many settlements of the others were acknowledged meanwhile.
 #[test]
 fn what_a_master_lost_is_kept_while_the_others_go_on() {
-    let replay = Duration::from_secs(1);
+    // What a busy machine adds makes no call late, and no debit old before its master is silent.
+    let replay = Duration::from_secs(3);
     let mut ground = Ground::new(Options {
         replay,
+        timeout: replay,
         ..Options::default()
     });
     let mut ids = 0..;
@@ -218,7 +220,7 @@ fn what_a_master_lost_is_kept_while_the_others_go_on() {
     ground.cluster.master(0).freeze();
     let began = Instant::now();
     let mut rounds = 0;
-    while began.elapsed() < 3 * replay {
+    while began.elapsed() < 2 * replay {
         rounds += 1;
         for caller in ground.others(0) {
             assert_eq!(pay(&ground, caller), (after(rounds), Credits::ZERO));
