@@ -92,8 +92,8 @@ impl Caller {
         let reply = match &self.place {
             AccountHandle::Embedded(store, account) => {
                 let reply = match store.reserve(account, request, &mut entry) {
-                    Ok(None) => Box::pin(store.reserve_at_successor(account, request, &mut entry)).await,
-                    Ok(Some(reply)) => Ok(reply),
+                    Ok(Ok(reply)) => Ok(reply),
+                    Ok(Err(why)) => Box::pin(store.reserve_later(account, (request, why), &mut entry)).await,
                     Err(error) => Err(error),
                 };
                 match &reply {

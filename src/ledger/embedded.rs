@@ -25,11 +25,13 @@ mod operators;
 mod outage;
 mod owner;
 mod place;
+mod predecessors;
 mod preflight;
 mod queries;
 mod reads;
 mod receipts;
 mod reports;
+mod reserve;
 mod settle;
 mod shared;
 mod spending;
@@ -54,12 +56,11 @@ use self::shared::Shared;
 pub use self::shared::{COMMIT_WINDOW, EmbeddedAccount};
 use self::writer::start_thread;
 use super::admin::{AdminError, AdminOp, AdminReply, RecoverReport};
-use super::journal::Entry;
 use super::sqlite::ReceiptBounds;
 use super::store_metrics::StoreMetrics;
 use super::{Figures, Found, StoreError};
 use crate::clock::Clock;
-use crate::pure::account::{Denial, Granted, Look, ReserveRequest, Scope};
+use crate::pure::account::{Denial, Look, Scope};
 use crate::pure::ids::KeyDigest;
 use crate::pure::limits::{Limits, RateView};
 use crate::pure::money::Credits;
@@ -144,42 +145,17 @@ impl Embedded {
         })
     }
 
-    /// None when another process owns the ledger now: it is to be asked.
-    pub(super) fn reserve(
-        &self,
-        cell: &Arc<EmbeddedAccount>,
-        request: &ReserveRequest,
-        entry: &mut Entry,
-    ) -> Result<Option<Result<Granted, Denial>>, StoreError> {
-        let mut state = cell.state();
-        if !self.is_ours() {
-            return Ok(None);
-        }
-        if self.shared.unwritable.load(Ordering::Relaxed) {
-            return Err(StoreError::Unavailable(format!(
-                "{} cannot be written",
-                self.path.display()
-            )));
-        }
-        if let Some(stop) = cell.stop() {
-            return Ok(Some(Err(Denial::Stopped(stop))));
-        }
-        let reply = state.reserve(request, self.shared.clock.now());
-        match &reply {
-            // Still under the account's lock: a successor that looks into the journal finds every hold.
-            Ok(granted) => entry.granted(granted.amount),
-            Err(denial) if request.tells_of(denial) => self.refused(cell, denial, request.quota),
-            Err(_) => {}
-        }
-        Ok(Some(reply))
-    }
-
     pub(super) fn look(&self, cell: &Arc<EmbeddedAccount>, look: &Look) -> Result<(), Denial> {
         let mut state = cell.state();
         if self.is_handed_over() {
             return Ok(()); // Another process knows.
         }
-        let looked = state.look(look, self.shared.clock.now());
+        let now = self.shared.clock.now();
+        let looked = match self.has_predecessors() {
+            // Some of their calls that count here may have ended: a reserve finds that out.
+            true => state.look(&look.beside_any_calls(), now),
+            false => state.look(look, now),
+        };
         looked.inspect_err(|denial| self.refused(cell, denial, look.quota))
     }
 
@@ -242,8 +218,11 @@ impl Embedded {
         answer.await.map_err(|_| stopped())?
     }
 
-    /// Runs an operator's command from a thread that is on no runtime.
+    /// Runs an operator's command, or a reserve of the process before, from a thread that is on no runtime.
     pub fn run_blocking(&self, op: AdminOp) -> Result<AdminReply, AdminError> {
+        if let AdminOp::Reserve(reserve) = &op {
+            return self.reserve_for_predecessor(reserve);
+        }
         if let Some(answer) = self.read_beside_blocking(&op) {
             return answer;
         }

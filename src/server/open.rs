@@ -119,8 +119,10 @@ pub(crate) fn open_books<'t>(tollgate: &'t Tollgate, opened: &Opened) -> Result<
     }
     Step::Recovery.take(|| {
         // Nothing is granted before it is known what the calls of the processes before this one hold.
-        journal::recover::hold_for_predecessors(&config.data_dir, &ledger);
+        journal::follow::hold_for_predecessors(&config.data_dir, &ledger);
         if let Ledger::Embedded(embedded) = &ledger {
+            // From here on their calls ask here, and none is refused for those of them that have ended.
+            journal::follow::read_when_asked(&journal, embedded);
             ledger::control::listen(embedded)?;
         }
         // What a process that died has left is billed before the first call is admitted.

@@ -154,7 +154,7 @@ impl Prepared {
         service.add_listener(listener_config(&config));
         let listening = Listening::new(config.listen, self.socket.try_clone()?);
         let (supervisor, succeeded) = (Systemd::of(&self.environment), Arc::new(Notify::new()));
-        let heeded = Arc::new(Notify::new());
+        let (heeded, accept_ended) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
         let handover = Handover {
             tollgate: tollgate.clone(),
             listening: listening.clone(),
@@ -174,6 +174,7 @@ impl Prepared {
             serving: Some(serving),
             // From here on, so that a stop that comes before the service listens is not missed.
             accepts_none: tollgate.lifecycle().accepts_none(),
+            accept_ended: Arc::clone(&accept_ended),
             heeded: Arc::clone(&heeded),
         });
         log::info!("listening on {} under {}", config.listen, config.base_path);
@@ -191,6 +192,7 @@ impl Prepared {
             supervisor,
             listening,
             succeeded,
+            accept_ended,
         };
         Ok((server, signals, tollgate))
     }
@@ -208,6 +210,8 @@ struct Bound {
     serving: Option<Serving>,
     /// Turns true when no connection is accepted any more: in an upgrade some time before Pingora shuts down.
     accepts_none: ShutdownWatch,
+    /// Told once that is so.
+    accept_ended: Arc<Notify>,
     /// Told by [`Signals`] once the handlers of all signals are in place.
     heeded: Arc<Notify>,
 }
@@ -234,6 +238,7 @@ impl Service for Bound {
         }
         let accepts_none = self.accepts_none.clone();
         self.service.start_service(fds, accepts_none, listeners_per_fd).await;
+        self.accept_ended.notify_one();
     }
 
     fn name(&self) -> &str {
@@ -253,14 +258,9 @@ struct Serving {
 }
 
 impl Serving {
-    /// Tells the process before, or listens where there was none, tells the supervisor, and waits for a process after. Ends the process
-    /// when it cannot listen, or the one before goes on. Blocks.
+    /// Ends the process when it cannot listen, or the one before goes on. Blocks.
     fn tell(self) {
-        let told: Result<(), StartError> = Step::Serves.take(|| Ok(())).and_then(|()| match self.predecessor {
-            Some(predecessor) => predecessor.serves(),
-            None => listen(&self.socket).map_err(|error| format!("it cannot listen: {error}").into()),
-        });
-        if let Err(error) = told {
+        if let Err(error) = self.begin() {
             log::error!("this process does not serve: {error}");
             #[expect(
                 clippy::disallowed_methods,
@@ -268,16 +268,36 @@ impl Serving {
             )]
             std::process::exit(1);
         }
-        let Handover {
-            tollgate, supervisor, ..
-        } = &self.handover;
-        let config = tollgate.snapshot().config.clone();
+    }
+
+    /// Tells the process before, or listens where there was none, waits for a process after, and tells the supervisor. Whoever finds by the
+    /// port or from the supervisor that this process serves finds it in `upgrade.sock` as well; in an upgrade the process before is found
+    /// there until it has let this one serve. Blocks.
+    ///
+    /// # Errors
+    /// When this process does not serve.
+    fn begin(self) -> Result<(), StartError> {
+        let Serving {
+            predecessor,
+            socket,
+            handover,
+        } = self;
+        let config = handover.tollgate.snapshot().config.clone();
+        let supervisor = handover.supervisor.clone();
+        Step::Serves.take(|| Ok::<_, StartError>(()))?;
+        if let Some(predecessor) = predecessor {
+            predecessor.serves()?;
+        }
+        if let Err(error) = handover.listen(&config.data_dir) {
+            log::warn!("upgrade.sock cannot be made, so no upgrade will find this process: {error}");
+        }
+        if predecessor.is_none() {
+            listen(&socket).map_err(|error| format!("it cannot listen: {error}"))?;
+        }
         if let Err(error) = supervisor.ready_at(config.listen) {
             log::error!("nobody is told that this process serves: {error}");
         }
-        if let Err(error) = self.handover.listen(&config.data_dir) {
-            log::warn!("upgrade.sock cannot be made, so no upgrade will find this process: {error}");
-        }
+        Ok(())
     }
 }
 
@@ -306,3 +326,6 @@ fn listener_config(config: &Config) -> ListenerConfig {
 const HEEDED_MAX: Duration = Duration::from_secs(5);
 /// What is read at once of a connection over TLS, in bytes: a record, and the head of the next.
 const TLS_READ_BYTES: usize = 17 << 10;
+
+#[cfg(test)]
+mod tests;

@@ -13,6 +13,7 @@ use super::systemd::Systemd;
 use super::upgrade::Successor;
 use crate::failpoints;
 use crate::gateway::Tollgate;
+use crate::gateway::shutdown::Lifecycle;
 
 /// SIGTERM, SIGINT and SIGQUIT stop, SIGUSR2 starts a new process, which takes over by [`super::handover`], SIGHUP re-reads the files.
 pub(super) struct Signals {
@@ -24,6 +25,8 @@ pub(super) struct Signals {
     pub(super) supervisor: Systemd,
     pub(super) listening: Listening,
     pub(super) succeeded: Arc<Notify>,
+    /// Told once no connection of a client is accepted any more.
+    pub(super) accept_ended: Arc<Notify>,
 }
 
 impl Signals {
@@ -78,10 +81,7 @@ impl ShutdownSignalWatch for Signals {
                 // `/readyz` says 503 from now on; whoever balances load gets the time to read it.
                 tokio::time::sleep(stop.unready).await;
             } else {
-                // What waits in the listening socket, which the new process has too, is for that one: its calls have the ledger there.
-                life.accept_none();
-                self.listening.close();
-                life.hand_over();
+                hand_over(&life, &self.listening, &self.accept_ended).await;
             }
             log::info!("stopping: waiting up to {:?} for running requests", stop.drain);
             if let Err(error) = std::thread::Builder::new()
@@ -97,6 +97,21 @@ impl ShutdownSignalWatch for Signals {
         self.listening.close();
         ShutdownSignal::GracefulTerminate
     }
+}
+
+/// Leaves what this process listens on to the one that takes over. What waits in clients' listening socket, which that process has too, is for
+/// that one: its calls have the ledger there. The other listeners follow once no connection of a client comes to this process any more, so
+/// that nobody who finds the new process at one of them is still served here.
+async fn hand_over(life: &Lifecycle, listening: &Listening, accept_ended: &Notify) {
+    life.accept_none();
+    listening.close();
+    if tokio::time::timeout(ACCEPTS_MAX, accept_ended.notified())
+        .await
+        .is_err()
+    {
+        log::warn!("connections may come to this process for longer than {ACCEPTS_MAX:?}");
+    }
+    life.hand_over();
 }
 
 /// What a stop does beside Pingora, which would sleep its whole grace period even with nothing to wait for.
@@ -131,7 +146,36 @@ impl Stop {
 /// How long connections without a request are kept once a successor accepts the new ones, at least: a client that has one for its next
 /// request, or has connected a moment ago, is answered on it.
 const KEPT_CONNECTIONS: Duration = Duration::from_secs(5);
+/// How long the accept loop, which hears on another thread that it is to end, may take for that. The other listeners are served here meanwhile.
+const ACCEPTS_MAX: Duration = Duration::from_millis(500);
 /// How long an accepted connection may take until its request counts.
 const ACCEPTED_MAX: Duration = Duration::from_millis(100);
 /// How long requests that were cut may take to say so to their clients.
 pub(super) const CUT_MAX: Duration = Duration::from_secs(5);
+
+#[cfg(test)]
+mod tests {
+    use std::future::poll_fn;
+    use std::os::fd::OwnedFd;
+    use std::pin::pin;
+    use std::task::Poll;
+
+    use super::*;
+
+    /// Whoever finds the new process at one of the other listeners is sure to find it for clients as well.
+    #[tokio::test]
+    async fn the_other_listeners_are_left_once_no_connection_of_a_client_is_accepted() {
+        let (life, accept_ended) = (Lifecycle::new(), Notify::new());
+        let folder = tempfile::tempdir().unwrap();
+        let socket = OwnedFd::from(std::fs::File::open(folder.path()).unwrap());
+        let listening = Listening::new("127.0.0.1:1".parse().unwrap(), socket);
+        let is_left = || (*life.accepts_none().borrow(), *life.handed_over().borrow());
+        let mut leaves = pin!(hand_over(&life, &listening, &accept_ended));
+        let waits = poll_fn(|context| Poll::Ready(leaves.as_mut().poll(context).is_pending())).await;
+        assert!(waits);
+        assert_eq!(is_left(), (true, false));
+        accept_ended.notify_one();
+        leaves.await;
+        assert_eq!(is_left(), (true, true));
+    }
+}

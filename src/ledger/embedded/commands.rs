@@ -14,7 +14,7 @@ use crate::ledger::key_settings::{check_domains, check_lifetime, check_limits};
 use crate::ledger::rotation::{Rotation, taken};
 use crate::ledger::sqlite::Database;
 use crate::ledger::{AccountRecord, KeyRecord, StoreError};
-use crate::pure::account::{AccountState, Denial};
+use crate::pure::account::AccountState;
 use crate::pure::ids::{AccountId, KeyDigest, KeyId, Tier};
 use crate::pure::money::Credits;
 
@@ -102,26 +102,7 @@ impl Committer {
             AdminOp::Event(op) => self.event_op(op),
             AdminOp::KeysFreed { calls } => self.free_keys(&calls),
             AdminOp::Extend(wish) => self.extend_for_predecessor(&wish),
-            AdminOp::Reserve(reserve) => {
-                let cell = self.cell(reserve.account())?;
-                let request = reserve.request();
-                let mut state = cell.state();
-                let reply = match cell.stop() {
-                    Some(stop) => Err(Denial::Stopped(stop)),
-                    None => state.reserve(&request, self.shared.clock.now()),
-                };
-                drop(state);
-                match &reply {
-                    Ok(_) => self.shared.runs_in_predecessor(request.id, cell),
-                    Err(denial) if request.tells_of(denial) => {
-                        if let Some(refused) = self.shared.first_refusal(&cell, denial, request.quota) {
-                            self.raise_refused(&cell, &refused);
-                        }
-                    }
-                    Err(_) => {}
-                }
-                Ok(AdminReply::Reserved(reply.into()))
-            }
+            AdminOp::Reserve(_) => Err(decided_beside()),
         }
     }
 
@@ -273,6 +254,11 @@ fn checked_quota(pico: Option<i64>) -> Result<Option<Credits>, AdminError> {
 
 pub(super) fn failed(error: StoreError) -> AdminError {
     AdminError::Store(error.to_string())
+}
+
+/// What the ledger's thread says of a reserve, which is none of its.
+fn decided_beside() -> AdminError {
+    AdminError::Invalid("a reserve is decided beside the ledger's thread".to_owned())
 }
 
 /// What the ledger's thread says of a command that is none of its.

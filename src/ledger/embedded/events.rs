@@ -29,13 +29,6 @@ impl Embedded {
 }
 
 impl Shared {
-    /// The same on the ledger's thread, for the process before this one.
-    pub(super) fn first_refusal(&self, cell: &EmbeddedAccount, denial: &Denial, quota: Credits) -> Option<Refused> {
-        cell.told.first(denial, quota, self.clock.now())
-    }
-}
-
-impl Shared {
     fn expiring(&self, now: Timestamp) -> Vec<Event> {
         let keys = self.keys.read().unwrap_or_else(PoisonError::into_inner);
         keys.values()

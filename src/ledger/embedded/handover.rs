@@ -5,71 +5,27 @@
 //! there, and takes the debits as they come. When the successor fails before it serves, the old process takes the ledger back
 //! ([`super::take_back`]).
 
-use std::sync::Arc;
+use std::collections::HashSet;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use super::Embedded;
 use super::owner::{Owner, SERVES_WITHIN};
-use super::shared::{EmbeddedAccount, Predecessors, Shared};
+use super::predecessors::Reading;
+use super::shared::{EmbeddedAccount, Shared};
 use super::spending;
 use crate::clock::monotonic;
 use crate::ledger::admin::{AdminError, AdminOp, AdminReply, ReceiptPage, ReceiptQuery};
-use crate::ledger::journal::{Entry, LiveHold};
+use crate::ledger::journal::LiveHold;
 use crate::ledger::query::{EndUserQuery, EndUserUsage, KeyedRow, UsageQuery};
-use crate::ledger::remote::RemoteReserve;
 use crate::ledger::{Figures, StoreError, control_socket};
-use crate::pure::account::{Denial, Granted, ReserveRequest, Scope};
+use crate::pure::account::{ReserveRequest, Scope};
 use crate::pure::ids::RequestId;
 use crate::pure::limits::Limits;
 use crate::pure::money::Credits;
 use crate::pure::time::Timestamp;
 
 impl Embedded {
-    /// A reserve at the successor; here, when the ledger is taken back meanwhile.
-    pub(in crate::ledger) async fn reserve_at_successor(
-        &self,
-        cell: &Arc<EmbeddedAccount>,
-        request: &ReserveRequest,
-        entry: &mut Entry,
-    ) -> Result<Result<Granted, Denial>, StoreError> {
-        let account = cell.record.load().id.clone();
-        for _ in 0..CHANGES_MAX {
-            let op = AdminOp::Reserve(RemoteReserve::of(account.clone(), request));
-            let asked = self.ask_successor(op).await;
-            if let Some(reply) = self.reserved_at_successor(cell, request, asked) {
-                return reply;
-            }
-            if let Some(reply) = self.reserve(cell, request, entry)? {
-                return Ok(reply);
-            }
-        }
-        Err(StoreError::Unavailable("the ledger changes hands too often".to_owned()))
-    }
-
-    /// What the successor said of a reserve; nothing when the ledger is this process' again, and the successor's word is void. What it
-    /// holds for a call of this process is noted here too: should it fail, this process has to hold it.
-    fn reserved_at_successor(
-        &self,
-        cell: &EmbeddedAccount,
-        request: &ReserveRequest,
-        asked: Result<AdminReply, AdminError>,
-    ) -> Option<Result<Result<Granted, Denial>, StoreError>> {
-        let mut state = cell.state();
-        if self.is_ours() {
-            return None;
-        }
-        let reply: Result<Granted, Denial> = match asked {
-            Ok(AdminReply::Reserved(reply)) => reply.into(),
-            Ok(_) => return Some(Err(StoreError::Corrupt("an answer of another kind".to_owned()))),
-            Err(error) => return Some(Err(StoreError::Unavailable(error.to_string()))),
-        };
-        if let Ok(granted) = &reply {
-            state.hold(request, granted.amount, self.shared.clock.now());
-        }
-        Some(Ok(reply))
-    }
-
     /// The account's figures at the successor.
     pub(in crate::ledger) async fn figures_at_successor(&self, cell: &EmbeddedAccount) -> Result<Figures, StoreError> {
         let account = cell.record.load().id.clone();
@@ -173,7 +129,7 @@ impl Embedded {
         if hold.amount > Credits::ZERO {
             self.hold_what_runs(&cell, hold);
         }
-        self.shared.runs_in_predecessor(hold.id, cell);
+        self.shared.predecessors.runs(hold.id, cell);
     }
 
     fn hold_what_runs(&self, cell: &EmbeddedAccount, hold: &LiveHold) {
@@ -204,68 +160,57 @@ impl Embedded {
 
     /// Whether calls of a process before this one may still run.
     pub(in crate::ledger) fn has_predecessors(&self) -> bool {
-        !self.predecessors().is_empty()
+        !self.shared.predecessors.is_empty()
+    }
+
+    /// How the journals of the processes before this one are read from now on, also before a call is refused for what their calls hold.
+    /// `reader` begins with [`Embedded::begin_reading`].
+    pub(in crate::ledger) fn predecessors_read_by(&self, reader: Box<dyn Fn() + Send + Sync>) {
+        self.shared.predecessors.read_by(reader);
     }
 
     /// The thread that follows the processes before this one, and is woken with the first of their calls.
     pub(in crate::ledger) fn predecessors_followed_by(&self, thread: std::thread::Thread) {
-        self.shared.follower.get_or_init(|| thread);
+        self.shared.predecessors.followed_by(thread);
     }
 
-    /// The calls of the process before that credit is held for.
-    pub(in crate::ledger) fn holds_of_predecessors(&self) -> std::collections::HashSet<RequestId> {
-        self.predecessors().keys().copied().collect()
+    /// Reads what has become of the calls of the processes before this one. Blocks.
+    pub(in crate::ledger) fn read_predecessors(&self) {
+        let predecessors = &self.shared.predecessors;
+        predecessors.read_since(predecessors.last_reading());
     }
 
-    /// Gives back what is held for those of `held` that are not among `running`. What came since `held` was asked for stays.
-    pub(in crate::ledger) fn predecessors_ended_of(
-        &self,
-        held: &std::collections::HashSet<RequestId>,
-        running: &std::collections::HashSet<RequestId>,
-    ) {
-        let ended: Vec<(RequestId, Arc<EmbeddedAccount>)> = self
-            .predecessors()
-            .extract_if(|hold, _| held.contains(hold) && !running.contains(hold))
-            .collect();
-        for (hold, cell) in ended {
-            cell.state().release(hold);
+    /// The calls of the process before that may run.
+    pub(in crate::ledger) fn holds_of_predecessors(&self) -> HashSet<RequestId> {
+        self.shared.predecessors.ids()
+    }
+
+    /// The journals of the processes before this one are about to be read.
+    pub(in crate::ledger) fn begin_reading(&self) -> Reading {
+        self.shared.predecessors.begin_reading()
+    }
+
+    /// Gives back what is held for the calls that were heard of before this reading of all journals and are not among `running`, as it found
+    /// them.
+    pub(in crate::ledger) fn predecessors_ended_of(&self, reading: Reading, running: &HashSet<RequestId>) {
+        for (hold, cell) in self.shared.predecessors.missing(reading, running) {
+            // Whoever asks anew is heard of before it holds anything: one that was not heard of has no newer hold while the account is locked.
+            let mut state = cell.state();
+            if self.shared.predecessors.forget(hold, reading) {
+                state.release(hold);
+            }
         }
     }
 
     /// Every process before this one has ended, and its debits were taken: what it held besides is given back.
     pub(in crate::ledger) fn predecessors_ended(&self) {
-        let left = std::mem::take(&mut *self.predecessors());
-        for (hold, cell) in left {
+        for (hold, cell) in self.shared.predecessors.take() {
             cell.state().release(hold);
         }
-    }
-
-    fn predecessors(&self) -> std::sync::MutexGuard<'_, Predecessors> {
-        self.shared
-            .predecessors
-            .lock()
-            .unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 }
 
 impl Shared {
-    /// A call runs in the process before this one.
-    pub(super) fn runs_in_predecessor(&self, call: RequestId, cell: Arc<EmbeddedAccount>) {
-        let is_first = {
-            let mut calls = self
-                .predecessors
-                .lock()
-                .unwrap_or_else(std::sync::PoisonError::into_inner);
-            let is_first = calls.is_empty();
-            calls.insert(call, cell);
-            is_first
-        };
-        // It pauses for longer while there is none.
-        if is_first && let Some(thread) = self.follower.get() {
-            thread.unpark();
-        }
-    }
-
     /// How long a call waits for the successor to listen. One that does not serve yet opens the ledger, or fails and gives it back.
     pub(super) fn successor_wait(&self) -> Duration {
         match self.successor_serves.load(Ordering::Relaxed) {

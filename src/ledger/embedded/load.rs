@@ -15,6 +15,7 @@ use super::super::store_metrics::Times;
 use super::keys::Keys;
 use super::operators::Operators;
 use super::owner::OwnedBy;
+use super::predecessors::Predecessors;
 use super::shared::{EmbeddedAccount, KeyEntry, MAINTENANCE, Shared};
 use super::spending;
 use super::told::ToldOf;
@@ -63,8 +64,7 @@ impl Shared {
             groups: AtomicU64::new(1),
             answering: Mutex::default(),
             lock: Mutex::new(Some(lock)),
-            predecessors: Mutex::default(),
-            follower: OnceLock::new(),
+            predecessors: Predecessors::default(),
             away_since: Mutex::default(),
             idempotency: Keys::default(),
             recovered: Mutex::default(),

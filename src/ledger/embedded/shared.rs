@@ -1,10 +1,9 @@
 //! What requests, commands and the ledger's thread share.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
-use std::thread::Thread;
 use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwap;
@@ -12,6 +11,7 @@ use arc_swap::ArcSwap;
 use super::keys::Keys;
 use super::operators::Operators;
 use super::owner::OwnedBy;
+use super::predecessors::Predecessors;
 use super::stoppable::Stoppable;
 use super::told::ToldOf;
 use crate::clock::Clock;
@@ -40,9 +40,6 @@ pub(super) const GROUP_MAX: usize = 8192;
 
 /// The name of the setting that says whether calls are refused.
 pub(super) const MAINTENANCE: &str = "maintenance";
-
-/// The holds of calls that run in the process before this one, by request.
-pub(super) type Predecessors = HashMap<RequestId, Arc<EmbeddedAccount>>;
 
 /// An account in memory.
 #[derive(Debug)]
@@ -87,9 +84,7 @@ pub(super) struct Shared {
     pub(super) answering: Mutex<()>,
     /// The lock on the file, given up when the ledger changes hands.
     pub(super) lock: Mutex<Option<File>>,
-    pub(super) predecessors: Mutex<Predecessors>,
-    /// The thread that follows them.
-    pub(super) follower: OnceLock<Thread>,
+    pub(super) predecessors: Predecessors,
     /// Since when another process has the ledger, or this one takes it back.
     pub(super) away_since: Mutex<Option<Instant>>,
     pub(super) idempotency: Keys,

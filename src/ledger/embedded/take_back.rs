@@ -88,9 +88,10 @@ impl Embedded {
         self.shared.unwritable.store(false, Ordering::Relaxed);
         self.shared.owner.set(Owner::TakesBack);
         bill_the_dead();
+        // Whoever hears that this process is ready may give a command at once: it finds the socket.
+        control_socket::step_back(&self.path);
         self.shared.owner.set(Owner::This);
         *self.shared.away_since.lock().unwrap_or_else(PoisonError::into_inner) = None;
-        control_socket::step_back(&self.path);
         // For what was queued while nobody emptied the queue.
         self.tell(Command::Commit)
     }

@@ -9,6 +9,7 @@ use crate::ledger::admin::{AuditReport, ReceiptQuery};
 use crate::ledger::journal::Entry;
 use crate::ledger::sqlite::Database;
 use crate::ledger::{Caller, Debit, Ledger};
+use crate::pure::account::ReserveRequest;
 use crate::pure::ids::{AccountId, ApiKey, RequestId, Tier};
 use crate::pure::money::Credits;
 use crate::pure::numbers::{CallNumber, Numbers};
@@ -388,10 +389,9 @@ fn a_hold_that_came_after_the_look_is_not_taken_for_ended() {
         amount: credits("1"),
     };
     rig.store.hold_for_predecessor(&hold(1));
-    let held = rig.store.holds_of_predecessors();
+    let reading = rig.store.begin_reading();
     rig.store.hold_for_predecessor(&hold(2));
-    rig.store
-        .predecessors_ended_of(&held, &std::collections::HashSet::new());
+    rig.store.predecessors_ended_of(reading, &Default::default());
     let cell = Arc::clone(&rig.store.shared.accounts.read().unwrap()[&"acme".parse().unwrap()]);
     assert_eq!(cell.state().held(), credits("1"));
     assert_eq!(rig.store.holds_of_predecessors(), [hold(2).id].into());

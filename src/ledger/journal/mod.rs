@@ -10,6 +10,7 @@
 //! took.
 
 mod file;
+pub(crate) mod follow;
 pub mod recover;
 mod segments;
 mod slot;

@@ -4,7 +4,6 @@
 //! passed on, so a store that has heard of it before says so, however old the journal is. A debit that has to be made is written into the
 //! dead process' journal before the store hears of it. So a recovery that is killed itself is continued by the next.
 
-use std::collections::HashSet;
 use std::panic::AssertUnwindSafe;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -13,12 +12,10 @@ use std::time::Duration;
 
 use super::file::{EXTENSION, JournalFile, KEPT_EXTENSION};
 use super::slot::{Found, FoundStage, NumberedDebit};
-use super::{Entry, FLUSH_EVERY, Journal, LiveHold, Stage, Written};
+use super::{Entry, FLUSH_EVERY, Journal, Stage, Written};
 use crate::clock::monotonic;
 use crate::ledger::admin::RecoverReport;
-use crate::ledger::embedded::Embedded;
 use crate::ledger::{Debit, Ledger, Orphan, StoreError};
-use crate::pure::ids::RequestId;
 use crate::pure::money::Credits;
 use crate::pure::prompt_count::{counted_prompt, estimated_prompt};
 use crate::pure::receipt::CallDetails;
@@ -121,70 +118,6 @@ pub fn waiting(folder: &Path) -> u64 {
     u64::try_from(paths.filter(is_waiting).count()).unwrap_or(u64::MAX)
 }
 
-/// Holds, in the ledger that this process has taken over, what the calls of the processes before it hold.
-pub fn hold_for_predecessors(folder: &Path, ledger: &Ledger) {
-    for path in journals(folder, &[EXTENSION], &mut RecoverReport::default()).0 {
-        let file = match JournalFile::peek(&path) {
-            Ok(file) => file,
-            Err(error) => {
-                log::error!("{}: {error}", path.display());
-                continue;
-            }
-        };
-        for slot in (0..file.slots()).filter_map(|number| file.slot(number)) {
-            let amount = slot.held();
-            // SAFETY: it is a journal of another process.
-            let read = unsafe { slot.read() };
-            // What cannot be read is being written at this moment.
-            if let Ok(Some(found)) = read {
-                ledger.hold_for_predecessor(&LiveHold {
-                    id: found.id,
-                    account: found.account,
-                    key: found.key,
-                    end_user: found.end_user,
-                    amount,
-                });
-            }
-        }
-    }
-}
-
-/// Calls of the process before this one whose debits were taken.
-type Taken = HashSet<RequestId>;
-
-/// Takes what the process before this one, which lives and has handed its ledger over, has billed since, and gives back what its ended
-/// calls held. Debits of the calls in `taken` are not looked at; those that are taken now are added.
-pub(super) fn follow_predecessors(folder: &Path, ledger: &Embedded, own: Option<&Path>, taken: &mut Taken) {
-    // A call that the process before makes after this look must not be taken for one that ended.
-    let held = ledger.holds_of_predecessors();
-    let (paths, is_whole) = journals(folder, &[EXTENSION], &mut RecoverReport::default());
-    let mut running = HashSet::new();
-    let mut ended = Vec::new();
-    for path in paths.iter().filter(|path| Some(path.as_path()) != own) {
-        let Ok(file) = JournalFile::peek(path) else { return };
-        for slot in (0..file.slots()).filter_map(|number| file.slot(number)) {
-            // SAFETY: it is a journal of another process.
-            match unsafe { slot.read() } {
-                Ok(None) => {}
-                Ok(Some(found)) => {
-                    running.insert(found.id);
-                    if let FoundStage::Owed(debit) = found.stage {
-                        ended.push((found, debit, slot.held()));
-                    }
-                }
-                Err(_) => return, // It is being written at this moment; the next round reads it.
-            }
-        }
-    }
-    for (found, numbered, held) in ended.into_iter().filter(|(found, ..)| taken.insert(found.id)) {
-        let debit = owed_debit(&found, &numbered, Some(held).filter(|held| *held > Credits::ZERO));
-        ledger.take_from_predecessor(&found.account, found.id, debit, numbered.number);
-    }
-    if is_whole {
-        ledger.predecessors_ended_of(&held, &running);
-    }
-}
-
 /// Tends the journal and looks for those of dead processes until told to stop. On a thread of its own.
 pub fn keep(journal: &Journal, ledger: &Ledger, stopped: &AtomicBool) {
     let predecessors = || ledger.embedded().filter(|embedded| embedded.has_predecessors());
@@ -192,8 +125,6 @@ pub fn keep(journal: &Journal, ledger: &Ledger, stopped: &AtomicBool) {
         embedded.predecessors_followed_by(std::thread::current());
     }
     let (mut rounds, mut tended): (u32, _) = (0, monotonic());
-    // Looks between two flushes leave out what was taken before: a predecessor's debits stand in its journal to its end.
-    let mut taken = Taken::new();
     while !stopped.load(Ordering::Acquire) {
         let left = FLUSH_EVERY.saturating_sub(tended.elapsed());
         let pause = predecessors().map_or(left, |_| left.min(FOLLOW_EVERY));
@@ -203,17 +134,15 @@ pub fn keep(journal: &Journal, ledger: &Ledger, stopped: &AtomicBool) {
             journal.tend();
             tended = monotonic();
             rounds = rounds.wrapping_add(1);
-            taken.clear();
         }
         if ledger.is_handed_over() {
             continue; // What is left by others is the successor's to resolve.
         }
-        let own = journal.own();
         if let Some(embedded) = predecessors() {
-            follow_predecessors(&journal.folder, embedded, own.as_deref(), &mut taken);
+            embedded.read_predecessors();
         }
         if is_round && rounds.is_multiple_of(ADOPT_ROUNDS) {
-            recover_beside(&journal.folder, ledger, own.as_deref());
+            recover_beside(&journal.folder, ledger, journal.own().as_deref());
         }
     }
 }
@@ -304,7 +233,7 @@ fn details(found: &Found) -> Box<CallDetails> {
     })
 }
 
-fn owed_debit(found: &Found, numbered: &NumberedDebit, held: Option<Credits>) -> Debit {
+pub(super) fn owed_debit(found: &Found, numbered: &NumberedDebit, held: Option<Credits>) -> Debit {
     Debit {
         model: found.model.as_str().into(),
         key: found.key.clone(),
@@ -358,7 +287,7 @@ fn made_debit(
 
 /// The journals in the folder that are named so, oldest first, and whether that is all of them. What a process left that died while it made
 /// its journal is deleted.
-fn journals(folder: &Path, extensions: &[&str], report: &mut RecoverReport) -> (Vec<PathBuf>, bool) {
+pub(super) fn journals(folder: &Path, extensions: &[&str], report: &mut RecoverReport) -> (Vec<PathBuf>, bool) {
     let entries = match std::fs::read_dir(folder) {
         Ok(entries) => entries,
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return (Vec::new(), true),
@@ -391,8 +320,9 @@ fn refuse(report: &mut RecoverReport, line: String) {
     report.refused.push(line);
 }
 
-/// How long a call of the process before that has ended counts as one that runs, at most. A look reads the state of each slot in the mapped
-/// journal of that process, 4,096 of them or a few times as many, and in full those of its calls.
+/// How long a call of the process before that has ended counts in figures as one that runs, at most: no call is refused for it. A reading goes
+/// through the state of each slot in the mapped journal of that process, 4,096 of them or a few times as many, and in full through those of
+/// its calls.
 const FOLLOW_EVERY: Duration = Duration::from_millis(25);
 /// How many flushes lie between two looks for dead processes' journals.
 const ADOPT_ROUNDS: u32 = 2;

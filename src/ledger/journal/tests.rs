@@ -3,6 +3,7 @@
 mod damage;
 mod files;
 mod folders;
+mod followed;
 mod growth;
 mod histories;
 mod lines;

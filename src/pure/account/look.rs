@@ -18,6 +18,17 @@ pub struct Look {
     pub is_paid: bool,
 }
 
+impl Look {
+    /// The same where it is not known how many calls run: none is refused for that.
+    pub fn beside_any_calls(&self) -> Look {
+        let limits = Limits {
+            concurrency: u64::MAX,
+            ..self.limits
+        };
+        Look { limits, ..self.clone() }
+    }
+}
+
 impl AccountState {
     /// Refuses a call that [`AccountState::reserve`] would refuse as things are, whatever its body says; a refusal counts as there. What
     /// passes is neither counted nor held.

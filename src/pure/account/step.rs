@@ -71,6 +71,19 @@ impl ReserveRequest {
     pub fn tells_of(&self, denial: &Denial) -> bool {
         self.is_last || denial.leaves_nothing(self.quota)
     }
+
+    /// Whether it was refused for what open calls hold: had all of them ended, and cost nothing, it might be granted.
+    pub fn fits_without_holds(&self, denial: &Denial) -> bool {
+        match *denial {
+            // Of a call that runs they are an estimate.
+            Denial::Tokens(_) => true,
+            Denial::Concurrency(_) => self.limits.concurrency > 0,
+            Denial::Credit { available, held, .. } => available.saturating_add(held) >= self.at_least,
+            Denial::Quota { used, .. } => self.quota.saturating_sub(used) >= self.at_least,
+            Denial::Spent { held, .. } => held > Credits::ZERO,
+            Denial::Requests(_) | Denial::EndUsers(_) | Denial::Stopped(_) => false,
+        }
+    }
 }
 
 /// A hold that was granted.

@@ -161,6 +161,59 @@ fn a_process_before_is_known_as_long_as_it_runs() {
     assert!(!rig.store.has_predecessors());
 }
 
+/// It was refused when it asked first, with an entry in the journal that is gone, and asks once more while the journals are read.
+#[test]
+fn a_call_of_the_process_before_that_asks_once_more_keeps_what_it_is_granted() {
+    let rig = rig();
+    let id = request(1, "1").id;
+    rig.store.hold_for_predecessor(&LiveHold {
+        key: "key_x".to_owned().into(),
+        end_user: None,
+        id,
+        account: "acme".parse().unwrap(),
+        amount: Credits::ZERO,
+    });
+    let held = || rig.store.place(&"acme".parse().unwrap()).unwrap().state().held();
+    let reading = rig.store.begin_reading();
+    let reserve = RemoteReserve::of("acme".parse().unwrap(), &request(1, "1"));
+    let reply = rig.store.run_blocking(AdminOp::Reserve(reserve));
+    assert!(
+        matches!(reply, Ok(AdminReply::Reserved(RemoteReply::Granted { .. }))),
+        "{reply:?}"
+    );
+    rig.store.predecessors_ended_of(reading, &Default::default());
+    assert_eq!(held(), credits("1"), "it may have begun since its slot was looked at");
+    let reading = rig.store.begin_reading();
+    rig.store.predecessors_ended_of(reading, &[id].into());
+    assert_eq!(held(), credits("1"), "it runs");
+    rig.store.predecessors_ended_of(reading, &Default::default());
+    assert_eq!(held(), Credits::ZERO);
+    assert!(!rig.store.has_predecessors());
+}
+
+/// Whoever hears that the process is ready again may give a command at once.
+#[test]
+fn a_ledger_that_comes_back_is_found_before_it_is_said_to_be_here() {
+    let rig = rig();
+    control::listen(&rig.store).unwrap();
+    let socket = control_socket::socket_path(rig.store.path());
+    rig.store.hand_over().unwrap();
+    assert!(!socket.exists());
+    // While this is held nobody hears that the ledger is not away any more, and whoever takes it back waits to say so.
+    let away = rig.store.shared.away_since.lock().unwrap();
+    std::thread::scope(|scope| {
+        let back = scope.spawn(|| rig.store.take_back(|| {}));
+        let began = crate::clock::monotonic();
+        while !socket.exists() && began.elapsed() < Duration::from_secs(30) {
+            std::thread::yield_now();
+        }
+        let is_found = socket.exists();
+        drop(away);
+        back.join().unwrap().unwrap();
+        assert!(is_found);
+    });
+}
+
 /// Whoever follows it pauses for a second while nothing is known to run there.
 #[test]
 fn the_first_call_of_a_process_before_wakes_who_follows_that() {

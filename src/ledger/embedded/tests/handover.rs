@@ -13,7 +13,7 @@ use crate::ledger::journal::{Entry, LiveHold};
 use crate::ledger::remote::{RemoteReply, RemoteReserve};
 use crate::ledger::terms::{AccountStatus, TermsChange};
 use crate::ledger::tests::rig::key_create;
-use crate::pure::account::{Denial, ReserveRequest, Scope};
+use crate::pure::account::{Denial, Look, ReserveRequest, Scope};
 use crate::pure::ids::{ApiKey, KeyId, Tier};
 use crate::pure::limits::{LimitOverrides, Limits};
 use crate::pure::operator::{Role, token};
@@ -217,4 +217,37 @@ fn a_call_of_the_process_before_counts_where_its_key_counts() {
     rig.store.predecessors_ended();
     assert!(!is_full(6, Scope::Key(own)));
     assert!(!is_full(7, Scope::Account));
+}
+
+/// Which of its calls have ended is found out once the call has its body and asks.
+#[test]
+fn no_call_whose_body_is_to_come_is_refused_for_calls_of_the_process_before() {
+    let rig = rig();
+    let cell = rig.store.place(&"acme".parse().unwrap()).unwrap();
+    let look = |rpm| Look {
+        scope: Scope::Account,
+        limits: Limits {
+            rpm,
+            tpm: 1_000_000,
+            concurrency: 1,
+        },
+        quota: credits("1000"),
+        is_paid: true,
+    };
+    rig.store.hold_for_predecessor(&LiveHold {
+        id: request(1, "1").id,
+        account: "acme".parse().unwrap(),
+        key: KeyId::of(&rig.key),
+        end_user: None,
+        amount: credits("1"),
+    });
+    assert_eq!(rig.store.look(&cell, &look(1000)), Ok(()));
+    assert!(matches!(rig.store.look(&cell, &look(1)), Err(Denial::Requests(_))));
+    rig.store.predecessors_ended();
+    let own = rig.store.reserve(&cell, &request(2, "1"), &mut Entry::none());
+    assert!(own.unwrap().unwrap().is_ok());
+    assert!(matches!(
+        rig.store.look(&cell, &look(1000)),
+        Err(Denial::Concurrency(_))
+    ));
 }

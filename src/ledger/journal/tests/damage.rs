@@ -173,7 +173,7 @@ fn a_ledger_that_changes_hands_keeps_holds_and_takes_debits_once() {
     store.hand_over().unwrap();
 
     let new = Ledger::Embedded(Embedded::open(&folder.join("ledger.db"), Clock::manual(NOW)).unwrap());
-    recover::hold_for_predecessors(&folder, &new);
+    follow::hold_for_predecessors(&folder, &new);
     let figures = |account: &Caller| {
         let caller = caller_of(&new, "acme", "0", Default::default());
         assert_eq!(caller.account.id, account.account.id);
@@ -200,7 +200,7 @@ fn a_ledger_that_changes_hands_keeps_holds_and_takes_debits_once() {
     let debit = debit_of(&running, 8, 5);
     running.settle(debit);
     let Ledger::Embedded(successor) = &new else { panic!() };
-    recover::follow_predecessors(&folder, successor, None, &mut Default::default());
+    follow::follow_predecessors(&folder, successor, None, &mut Default::default());
     let spent = |figures: Figures| credits("10").saturating_sub(figures.balance);
     let now = figures(&old.caller);
     assert_eq!((spent(now), now.held), (cost(8, 5), Credits::ZERO));
@@ -230,14 +230,14 @@ fn a_ledger_that_comes_back_has_every_debit_and_hold_once() {
     let successor = Embedded::open(&folder.join("ledger.db"), Clock::manual(NOW)).unwrap();
     crate::ledger::control::listen(&successor).unwrap();
     let ledger = Ledger::Embedded(Arc::clone(&successor));
-    recover::hold_for_predecessors(&folder, &ledger);
+    follow::hold_for_predecessors(&folder, &ledger);
     let new = Process {
         caller: caller_of(&ledger, "acme", "0", Default::default()),
         journal: Journal::open(&folder),
         recovered: RecoverReport::default(),
         ledger,
     };
-    recover::follow_predecessors(&folder, &successor, None, &mut Default::default());
+    follow::follow_predecessors(&folder, &successor, None, &mut Default::default());
     let whole = new.call(11, PROMPT);
     let debit = debit_of(&whole, 8, 6);
     whole.settle(debit);

@@ -70,13 +70,13 @@ fn the_receipt_of_a_call_of_the_process_before_says_what_was_held_where_somethin
     store.hand_over().unwrap();
     let new = Embedded::open(&folder.join("ledger.db"), Clock::manual(NOW)).unwrap();
     let ledger = Ledger::Embedded(Arc::clone(&new));
-    recover::hold_for_predecessors(&folder, &ledger);
+    follow::hold_for_predecessors(&folder, &ledger);
     let amount = granted.amount();
     let owed = debit_of(&granted, 8, 5);
     granted.settle(owed);
     let mut not_granted = old.begin(2, PROMPT);
     not_granted.owe(&debit("0.5"), CallNumber::new(store.producer(), 9));
-    recover::follow_predecessors(&folder, &new, None, &mut Default::default());
+    follow::follow_predecessors(&folder, &new, None, &mut Default::default());
     let receipts = receipts_of(&ledger, &old.caller.account.id);
     let mut held: Vec<_> = receipts
         .iter()

@@ -136,7 +136,7 @@ fn what_a_process_before_holds_is_kept_while_it_lives_and_given_back_after() {
     let Ledger::Embedded(store) = &old.ledger else { panic!() };
     store.hand_over().unwrap();
     let new = Ledger::Embedded(Embedded::open(&folder.join("ledger.db"), Clock::manual(NOW)).unwrap());
-    recover::hold_for_predecessors(&folder, &new);
+    follow::hold_for_predecessors(&folder, &new);
     let caller = caller_of(&new, "acme", "0", Default::default());
     let held = || block_on(caller.figures()).unwrap().held;
     let both = running.amount().saturating_add(ended.amount());
@@ -163,7 +163,7 @@ fn what_a_process_before_held_is_given_back_when_only_the_own_journal_is_left() 
     let Ledger::Embedded(store) = &old.ledger else { panic!() };
     store.hand_over().unwrap();
     let new = Ledger::Embedded(Embedded::open(&folder.join("ledger.db"), Clock::manual(NOW)).unwrap());
-    recover::hold_for_predecessors(&folder, &new);
+    follow::hold_for_predecessors(&folder, &new);
     let own = Journal::open(&folder);
     let caller = caller_of(&new, "acme", "0", Default::default());
     let held = || block_on(caller.figures()).unwrap().held;
@@ -230,13 +230,13 @@ fn nothing_is_held_for_calls_that_hold_nothing_and_they_are_known_to_run() {
     store.hand_over().unwrap();
     let new = Embedded::open(&folder.join("ledger.db"), Clock::manual(NOW)).unwrap();
     let ledger = Ledger::Embedded(Arc::clone(&new));
-    recover::hold_for_predecessors(&folder, &ledger);
+    follow::hold_for_predecessors(&folder, &ledger);
     let runs = || new.holds_of_predecessors();
     assert_eq!(runs(), [1, 2].map(|n| request(n, "1").id).into());
     let figures = block_on(caller_of(&ledger, "acme", "0", Default::default()).figures());
     assert_eq!(figures.unwrap().held, Credits::ZERO);
     free.release();
-    recover::follow_predecessors(&folder, &new, None, &mut Default::default());
+    follow::follow_predecessors(&folder, &new, None, &mut Default::default());
     assert_eq!(runs(), [request(1, "1").id].into());
     drop(asks);
 }

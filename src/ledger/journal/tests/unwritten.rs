@@ -25,14 +25,14 @@ fn a_debit_of_the_process_before_stands_in_its_journal_until_the_file_has_it() {
     store.hand_over().unwrap();
     let new = Embedded::open(&folder.join("ledger.db"), Clock::manual(NOW)).unwrap();
     let ledger = Ledger::Embedded(Arc::clone(&new));
-    recover::hold_for_predecessors(&folder, &ledger);
+    follow::hold_for_predecessors(&folder, &ledger);
     // Nothing can be written until this ends.
     let other = rusqlite::Connection::open(folder.join("ledger.db")).unwrap();
     other.execute_batch("BEGIN IMMEDIATE").unwrap();
     let debit = debit_of(&hold, 8, 5);
     hold.settle(debit);
     // In one round it is taken, its process ends, and the journal is adopted.
-    recover::follow_predecessors(&folder, &new, None, &mut Default::default());
+    follow::follow_predecessors(&folder, &new, None, &mut Default::default());
     drop(old);
     let report = recover(&folder, &ledger);
     assert_eq!((report.settled, report.already), (0, 1));

@@ -3,9 +3,11 @@
 use std::hash::BuildHasher;
 
 use super::*;
+use crate::pure::error::AccountStop;
 use crate::pure::ids::KeyId;
 use crate::pure::limits::LimitOverrides;
 use crate::pure::numbers::Birth;
+use crate::pure::spend::Spender;
 
 const OTHER: ProducerId = ProducerId(2);
 
@@ -268,4 +270,53 @@ fn ids_that_differ_in_their_random_part_have_places_of_their_own() {
         })
         .collect();
     assert_eq!(hashes.len(), 256);
+}
+
+/// What open calls hold is back when they have ended and cost nothing, at most.
+#[test]
+fn a_refusal_is_for_open_calls_where_without_them_there_would_be_exactly_enough() {
+    let asked = ReserveRequest {
+        quota: credits(70),
+        at_least: credits(30),
+        ..request(1, 60)
+    };
+    let rate = account(1).rate(&Scope::Account, asked.limits, NOW);
+    let credit = |available, held| Denial::Credit {
+        available: credits(available),
+        held: credits(held),
+        rate,
+    };
+    let quota = |used| Denial::Quota {
+        used: credits(used),
+        held: credits(1),
+        rate,
+    };
+    let spent = |held| Denial::Spent {
+        spender: Spender::Key,
+        spent: credits(1),
+        held: credits(held),
+        rate,
+    };
+    for (denial, fits) in [
+        (credit(10, 20), true),
+        (credit(10, 19), false),
+        (credit(-10, 40), true),
+        (quota(40), true),
+        (quota(41), false),
+        (spent(1), true),
+        (spent(0), false),
+        (Denial::Tokens(rate), true),
+        (Denial::Concurrency(rate), true),
+        (Denial::Requests(rate), false),
+        (Denial::EndUsers(rate), false),
+        (Denial::Stopped(AccountStop::Closed), false),
+    ] {
+        assert_eq!(asked.fits_without_holds(&denial), fits, "{denial:?}");
+    }
+    let limits = Limits {
+        concurrency: 0,
+        ..asked.limits
+    };
+    let none_allowed = ReserveRequest { limits, ..asked };
+    assert!(!none_allowed.fits_without_holds(&Denial::Concurrency(rate)));
 }
