@@ -77,6 +77,8 @@ pub(super) struct Call {
     pub(super) unseen_since: Option<Instant>,
     /// The answer was given its end, though the upstream goes on.
     pub(super) has_early_end: bool,
+    /// The provider failed within its stream, as its error event or its end said.
+    pub(super) failed_within: bool,
     /// The store is being asked for more than is held.
     pub(super) extension: Option<Box<Extension>>,
     /// What is kept of the answer to a call with an idempotency key.

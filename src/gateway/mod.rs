@@ -114,7 +114,7 @@ impl ProxyHttp for Tollgate {
         ctx: &mut Self::CTX,
     ) -> Result<()> {
         hook("upstream_response_filter", ctx);
-        crate::gateway::upstream::response::head(upstream_response, ctx, self.clock())
+        crate::gateway::upstream::response::head(upstream_response, ctx)
     }
 
     fn upstream_response_body_filter(

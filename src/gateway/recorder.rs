@@ -120,7 +120,9 @@ pub(super) fn ended(session: &ServerSession, ctx: &mut Ctx, ending: Ending) {
     let admitted = ctx.call().is_some();
     let recorder = ctx.recorder();
     let outcome = match ending {
-        Ending::ClientGone | Ending::DrainEnded { .. } | Ending::DrainFailed => Outcome::ClientGone,
+        Ending::ClientGone | Ending::DrainEnded { .. } => Outcome::ClientGone,
+        // The provider may have said that it failed.
+        Ending::DrainFailed => recorder.said().unwrap_or(Outcome::ClientGone),
         Ending::Dropped => Outcome::Dropped,
         Ending::UpstreamFailed | Ending::Stopped if !admitted => recorder.said().unwrap_or(Outcome::Dropped),
         // Whatever its attempts came to before.

@@ -4,9 +4,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rust_decimal::Decimal;
-use serde_json::json;
+use serde_json::{Value, json};
 
-use crate::chat::request;
+use crate::chat::{request, streaming};
 use crate::harness::broken::BlackHole;
 use crate::harness::catalogue::{SMALL, TWIN, cost};
 use crate::harness::metrics::Metrics;
@@ -82,6 +82,109 @@ async fn a_refusal_by_the_client_itself_keeps_the_breaker_closed() {
             .error(400, "invalid_request_error");
     }
     assert_eq!((main.seen().len(), spare.seen().len()), (10, 0));
+}
+
+/// What has come of a stream, and an error event of this code as its end.
+fn with_error(begun: Reply, code: impl Into<Value>) -> Reply {
+    let code: Value = code.into();
+    let error = json!({ "error": { "message": "Overloaded", "type": "overloaded_error", "code": code } });
+    begun.event(&error.to_string()).end()
+}
+
+fn breaker_of_main(metrics: &Metrics) -> Decimal {
+    let labels = [("provider", "main"), ("upstream_model", "up-twin")];
+    metrics.sum("tollgate_breaker_open", &labels)
+}
+
+/// Their heads counted as answers: each ended the row of failures, so all clients were sent there for as long as it failed.
+#[tokio::test]
+async fn after_five_streams_in_a_row_that_fail_behind_their_head_a_target_is_passed_over() {
+    let role = || Reply::stream().role();
+    for (name, reply) in [
+        ("it closes behind the head", Reply::stream().close()),
+        ("it ends without an event", Reply::stream().end()),
+        ("an error event", with_error(Reply::stream(), 529)),
+        ("one without a code", with_error(Reply::stream(), Value::Null)),
+        ("one that says that it is busy", with_error(Reply::stream(), 429)),
+        ("a role, and an error event", with_error(role(), 529)),
+        ("a role, and it closes", role().close()),
+        ("a role, and its end", role().end()),
+        ("a text, and an error event", with_error(role().text("Hello"), 529)),
+        ("a text, and it closes", role().text("Hello").close()),
+    ] {
+        let main = Upstream::always(reply).await;
+        let spare = Upstream::always(Reply::stream_of(&["Hi"], 9, 1)).await;
+        let gateway = Setup::over(&main).spare(&spare).start().await;
+        for call in 0..8 {
+            let answer = gateway.http1.post("/llm/chat", streaming(TWIN)).await.ok();
+            let text = answer.text();
+            assert!(call < 5 || !text.contains("\"error\""), "{name}, call {call}: {text}");
+        }
+        assert_eq!(main.seen().len(), 5, "{name}");
+        assert_eq!(breaker_of_main(&gateway.metrics()), Decimal::ONE, "{name}");
+        gateway.check_books().await;
+    }
+}
+
+#[tokio::test]
+async fn a_stream_that_comes_to_its_end_ends_a_row_of_failures() {
+    let main = Upstream::by(|number, _| match number % 5 {
+        4 => Reply::stream_of(&["Hi"], 9, 1),
+        _ => with_error(Reply::stream().role(), 529),
+    })
+    .await;
+    let spare = Upstream::unused().await;
+    let gateway = Setup::over(&main).spare(&spare).start().await;
+    for _ in 0..14 {
+        gateway.http1.post("/llm/chat", streaming(TWIN)).await.ok();
+    }
+    assert_eq!((main.seen().len(), spare.seen().len()), (14, 0));
+    assert_eq!(breaker_of_main(&gateway.metrics()), Decimal::ZERO);
+}
+
+/// It was a complete answer to metrics and access log, and no error of its provider.
+#[tokio::test]
+async fn a_stream_that_ends_with_an_error_event_has_failed_or_was_refused() {
+    for (code, outcome, kind) in [
+        (Value::Null, "upstream_failed", Some("status_5xx")),
+        (json!(529), "upstream_failed", Some("status_5xx")),
+        (json!(429), "upstream_failed", Some("status_429")),
+        (json!(400), "refused", None),
+        (json!(404), "refused", None),
+        (json!(413), "refused", None),
+        (json!(422), "refused", None),
+    ] {
+        let main = Upstream::always(with_error(Reply::stream().role(), code.clone())).await;
+        let mut gateway = Gateway::over(&main).await;
+        let calls = 6;
+        for _ in 0..calls {
+            gateway.http1.post("/llm/chat", streaming(SMALL)).await.ok();
+        }
+        gateway.counted(calls).await;
+        let metrics = gateway.metrics();
+        let of_outcome = [("status", "200"), ("outcome", outcome)];
+        assert_eq!(metrics.sum("tollgate_requests_total", &of_outcome), calls.into(), "{code}");
+        let errors = |labels: &[(&str, &str)]| metrics.sum("tollgate_upstream_errors_total", labels);
+        let of_kind = kind.map_or(Decimal::ZERO, |kind| errors(&[("provider", "main"), ("kind", kind)]));
+        let expected = if kind.is_some() { calls } else { 0 };
+        assert_eq!((of_kind, errors(&[])), (expected.into(), expected.into()), "{code}");
+        assert_eq!(gateway.spent().await, Decimal::ZERO, "{code}");
+        let lines = gateway.access_log();
+        let told = format!("\"outcome\":\"{outcome}\"");
+        assert!(lines.iter().all(|line| line.contains(&told)), "{code}: {lines:?}");
+    }
+}
+
+#[tokio::test]
+async fn an_error_event_that_the_request_is_to_blame_for_keeps_the_breaker_closed() {
+    let main = Upstream::always(with_error(Reply::stream().role(), 400)).await;
+    let spare = Upstream::unused().await;
+    let gateway = Setup::over(&main).spare(&spare).start().await;
+    for _ in 0..10 {
+        gateway.http1.post("/llm/chat", streaming(TWIN)).await.ok();
+    }
+    assert_eq!((main.seen().len(), spare.seen().len()), (10, 0));
+    assert_eq!(breaker_of_main(&gateway.metrics()), Decimal::ZERO);
 }
 
 /// Makes all the calls, some at once, while twenty seconds pass, so that the target is tried again in between.

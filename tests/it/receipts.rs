@@ -95,8 +95,15 @@ async fn calls_that_cost_nothing_for_nothing_came_have_no_receipt_and_free_ones_
 async fn a_receipt_says_how_a_call_ended() {
     let cue = Cue::new();
     let cut = Reply::stream().role().text("Hello").text(" world");
+    let failed = r#"{"error":{"message":"Overloaded","code":529}}"#;
     for (reply, ending) in [
         (cut.clone().close(), CallEnding::UpstreamFailed),
+        (cut.clone().event(failed).end(), CallEnding::UpstreamFailed),
+        // It ends within an event.
+        (
+            cut.clone().chunk("data: {\"choices\":[{").end(),
+            CallEnding::UpstreamFailed,
+        ),
         (cut.wait(&cue), CallEnding::ClientGone),
     ] {
         let upstream = Upstream::always(reply).await;

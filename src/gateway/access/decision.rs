@@ -313,6 +313,7 @@ async fn admitted(
         read_on: None,
         unseen_since: None,
         has_early_end: false,
+        failed_within: false,
         extension: None,
         capture,
         is_drained: false,

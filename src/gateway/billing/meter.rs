@@ -4,6 +4,7 @@ use bytes::{Bytes, BytesMut};
 
 use super::early_end::EarlyEnd;
 use super::metered::{Metered, read};
+use super::passed::Passed;
 use crate::pure::bill::Tariff;
 use crate::pure::charge::{Ceiling, Passing};
 use crate::pure::error::{ApiError, STREAM_FAILED, STREAM_WITHOUT_LEDGER, StreamError};
@@ -22,6 +23,8 @@ pub(in crate::gateway) struct Meter {
     passed: u64,
     /// The upstream ended its answer.
     ended: bool,
+    /// That the provider sent an error event within its stream was told.
+    has_failed: bool,
 }
 
 #[expect(
@@ -42,22 +45,6 @@ struct Whole {
     is_vectors: bool,
     /// It was not gathered to its end, or has ended as an answer: what came of it is passed on.
     passes: bool,
-}
-
-/// What became of a piece of the answer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::gateway) enum Passed {
-    /// It is passed on, unless it is gathered.
-    On,
-    /// The stream ended as if cleanly, but not as a whole; the client is told.
-    Died,
-    /// A whole answer stopped before its end, though its connection ended as if cleanly.
-    Cut,
-    /// All that came was no answer.
-    NoAnswer {
-        /// The code in the error object that came.
-        code: Option<u16>,
-    },
 }
 
 impl Meter {
@@ -95,6 +82,7 @@ impl Meter {
             ceiling,
             passed: 0,
             ended: false,
+            has_failed: false,
         }
     }
 
@@ -106,6 +94,14 @@ impl Meter {
     /// Whether anything came.
     pub(in crate::gateway) fn has_begun(&self) -> bool {
         self.passed > 0
+    }
+
+    /// Whether the target has answered with the piece that has just passed, which may have been the last: what begins and fails is no answer.
+    pub(in crate::gateway) fn has_answered(&self, ends: bool) -> bool {
+        match &self.tap {
+            Tap::Stream(tap) => tap.done() || (ends && !tap.error_event()),
+            Tap::Whole(_) => ends,
+        }
     }
 
     /// Whether the answer is a whole one of which nothing is passed on yet.
@@ -153,6 +149,7 @@ impl Meter {
         ends: bool,
         tariff: impl Fn() -> Tariff<'t>,
     ) -> Passed {
+        let mut is_usual = true;
         if let Some(chunk) = body.as_ref().filter(|chunk| !chunk.is_empty()) {
             self.passed = self
                 .passed
@@ -163,17 +160,34 @@ impl Meter {
             };
             if let Forward::Replace(bytes) = forward {
                 *body = Some(bytes);
+                is_usual = false;
             }
         }
-        if !ends || std::mem::replace(&mut self.ended, true) {
-            return Passed::On;
-        }
-        match &mut self.tap {
-            Tap::Stream(tap) => {
-                append(body, tap.billed_end(self.framing, STREAM_FAILED, Some(&tariff())));
-                if tap.died() { Passed::Died } else { Passed::On }
+        if ends && !std::mem::replace(&mut self.ended, true) {
+            is_usual = false;
+            match &mut self.tap {
+                Tap::Stream(tap) => {
+                    append(body, tap.billed_end(self.framing, STREAM_FAILED, Some(&tariff())));
+                    if tap.died() {
+                        return Passed::Died;
+                    }
+                }
+                Tap::Whole(whole) => return whole.end(),
             }
-            Tap::Whole(whole) => whole.end(),
+        }
+        if is_usual { Passed::On } else { self.failure() }
+    }
+
+    /// What a piece comes to in whose place something else passes: the provider may have said that it failed, and that is told once. Behind
+    /// the last event nobody reads it.
+    fn failure(&mut self) -> Passed {
+        match &self.tap {
+            Tap::Stream(tap) if tap.error_event() && !tap.done() && !self.has_failed => {
+                let code = tap.error_code();
+                self.has_failed = true;
+                Passed::Failed { code }
+            }
+            Tap::Stream(_) | Tap::Whole(_) => Passed::On,
         }
     }
 

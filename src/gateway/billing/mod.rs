@@ -8,6 +8,7 @@ pub(crate) mod extend;
 pub(crate) mod keep_within;
 pub(crate) mod meter;
 mod metered;
+pub(crate) mod passed;
 pub(crate) mod receipt;
 pub(crate) mod settle;
 

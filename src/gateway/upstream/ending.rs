@@ -1,4 +1,4 @@
-//! How a call ended, as far as its connections tell.
+//! How a call ended, as far as its connections tell, and what its provider has said of itself.
 
 use pingora::{Error, ErrorSource};
 
@@ -8,12 +8,18 @@ use crate::gateway::context::Ctx;
 use crate::gateway::transport::deadline::is_stopped;
 
 /// The ending of the call, by the error that its connections ended with, if there was one.
-pub(in crate::gateway) fn ending(ctx: &mut Ctx, error: Option<&Error>) -> Ending {
-    let (has_left, is_drained, unseen_since) = ctx.call().map_or((false, false, None), |call| {
-        (call.client_has_left, call.is_drained, call.unseen_since)
-    });
-    if is_drained {
-        return Ending::Drained;
+pub(in crate::gateway) fn ending(ctx: &Ctx, error: Option<&Error>) -> Ending {
+    let call = ctx.admitted();
+    let has_left = call.is_some_and(|call| call.client_has_left);
+    let is_drained = call.is_some_and(|call| call.is_drained);
+    let unseen_since = call.and_then(|call| call.unseen_since);
+    let has_failed = call.is_some_and(|call| call.failed_within);
+    match (is_drained, has_failed) {
+        (true, false) => return Ending::Drained,
+        (true, true) => return Ending::DrainFailed,
+        // Its client was told so, whatever has come or gone behind that.
+        (false, true) => return Ending::UpstreamFailed,
+        (false, false) => {}
     }
     let Some(error) = error else { return Ending::Complete };
     match (error.esource(), unseen_since) {

@@ -12,9 +12,11 @@ use super::verdict::Verdict;
 use crate::clock::{Clock, monotonic};
 use crate::gateway::api::responses;
 use crate::gateway::billing::keep_within;
-use crate::gateway::billing::meter::{Meter, Passed};
+use crate::gateway::billing::meter::Meter;
+use crate::gateway::billing::passed::Passed;
 use crate::gateway::context::{Answer, Attempt, Call, Ctx, Refusal};
 use crate::gateway::media_type::{EVENT_STREAM, JSON};
+use crate::gateway::recorder;
 use crate::pure::error::{ApiError, DEFAULT_RETRY_AFTER_SECS};
 use crate::pure::request_body::ResponseMode;
 use crate::pure::tap::Framing;
@@ -27,7 +29,7 @@ const NO_CACHE: HeaderValue = HeaderValue::from_static("no-cache");
 ///
 /// # Errors
 /// To have the next target tried, or to end the call: the call's verdict says with what.
-pub(in crate::gateway) fn head(response: &mut ResponseHeader, ctx: &mut Ctx, clock: &Clock) -> pingora::Result<()> {
+pub(in crate::gateway) fn head(response: &mut ResponseHeader, ctx: &mut Ctx) -> pingora::Result<()> {
     let status = response.status.as_u16();
     let Some(call) = ctx.call() else {
         return Error::e_explain(ErrorType::InternalError, "an answer without a call");
@@ -43,9 +45,6 @@ pub(in crate::gateway) fn head(response: &mut ResponseHeader, ctx: &mut Ctx, clo
         {
             let (provider, model) = (&attempt.candidate.upstream.provider.name, &attempt.candidate.model);
             log::info!("{provider} takes the gateway's credential for {model} again");
-        }
-        if call.body.mode() == ResponseMode::Stream {
-            succeeded(call, clock);
         }
         let mut headers = accept(&fields, response.version, call);
         responses::decorate(&mut headers, ctx);
@@ -155,40 +154,41 @@ pub(in crate::gateway) fn piece(
         },
         Answer::Refusal(_) => return refusal::piece(body, ends, call, clock),
     };
-    let (error, status) = match passed {
+    let verdict = match passed {
         Passed::On => {
+            if matches!(&call.answer, Answer::Metered(meter) if meter.has_answered(ends)) {
+                succeeded(call, clock);
+            }
             if !ends {
                 keep_within::keep_within(ctx, body);
-            } else if call.body.mode() == ResponseMode::Whole {
-                succeeded(call, clock);
             }
             return Ok(());
         }
         Passed::Died => {
-            if let Some(attempt) = &call.attempt {
-                attempt.candidate.breaker.failed(clock, None);
-            }
+            failed_within(call, clock);
             if let Some(recorder) = call.recorder() {
                 recorder.died();
             }
             return Ok(());
         }
-        Passed::Cut => (ApiError::UpstreamUnreachable, 502),
+        Passed::Failed { code } => {
+            error_event(call, code, clock);
+            return Ok(());
+        }
+        Passed::Cut => Verdict {
+            error: ApiError::UpstreamUnreachable,
+            status: 502,
+            retry_after_secs: None,
+        },
         Passed::NoAnswer { code } => {
             if let Some(attempt) = &call.attempt {
                 let provider = &attempt.candidate.upstream.provider.name;
                 log::warn!("{provider} answered 200 with what is no answer; its code: {code:?}");
             }
-            let status = code.filter(|code| (400..600).contains(code)).unwrap_or(502);
-            (ApiError::from_upstream_status(status, None), status)
+            Verdict::of_code(code)
         }
     };
     *body = None;
-    let verdict = Verdict {
-        error,
-        status,
-        retry_after_secs: None,
-    };
     Err(call.end_attempt(verdict))
 }
 
@@ -197,7 +197,40 @@ fn target(attempt: Option<&Attempt>) -> Option<&Candidate> {
     attempt.map(|attempt| &attempt.candidate)
 }
 
-/// The target answered: with the head of a stream, or with a whole answer, or with so much of one that it is passed on.
+/// The provider sent an error event within its stream, of which the client had the head: as an answer that is none, but no other target can
+/// be asked.
+fn error_event(call: &mut Call, code: Option<u16>, clock: &Clock) {
+    let verdict = Verdict::of_code(code);
+    let level = match verdict.error {
+        // The request is to blame, or it is busy.
+        ApiError::UpstreamRefused { .. } | ApiError::UpstreamBusy { .. } => log::Level::Debug,
+        _ => log::Level::Warn,
+    };
+    if let Some(attempt) = &call.attempt {
+        let provider = &attempt.candidate.upstream.provider.name;
+        log::log!(level, "{provider} ended a stream with an error event; its code: {code:?}");
+    }
+    if let Some(recorder) = call.recorder() {
+        recorder.failed(&verdict.error);
+    }
+    if verdict.is_requests_fault() {
+        return;
+    }
+    if let Some(recorder) = call.recorder() {
+        recorder.fault(recorder::fault_of_status(verdict.status));
+    }
+    failed_within(call, clock);
+}
+
+/// The target failed within a stream.
+fn failed_within(call: &mut Call, clock: &Clock) {
+    call.failed_within = true;
+    if let Some(attempt) = &call.attempt {
+        attempt.candidate.breaker.failed(clock, None);
+    }
+}
+
+/// The target answered: with a stream to its last event, or with a whole answer, or with so much of one that it is passed on.
 fn succeeded(call: &Call, clock: &Clock) {
     if let Some(attempt) = &call.attempt {
         attempt.candidate.breaker.succeeded(clock);

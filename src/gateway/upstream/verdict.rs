@@ -13,6 +13,16 @@ pub(in crate::gateway) struct Verdict {
 }
 
 impl Verdict {
+    /// What an error that came in an answer with status 200 comes to, by its code.
+    pub(in crate::gateway) fn of_code(code: Option<u16>) -> Verdict {
+        let status = code.filter(|code| (400..600).contains(code)).unwrap_or(502);
+        Verdict {
+            error: ApiError::from_upstream_status(status, None),
+            status,
+            retry_after_secs: None,
+        }
+    }
+
     /// Whether the request is to blame: no other target would answer it otherwise.
     pub(in crate::gateway) fn is_requests_fault(&self) -> bool {
         matches!(self.error, ApiError::UpstreamRefused { .. })

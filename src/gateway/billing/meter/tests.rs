@@ -156,6 +156,50 @@ fn a_stream_that_dies_within_an_event_tells_its_client() {
     assert_eq!(metered.delivered.0, 1);
 }
 
+/// It passed for an answer that had come to its end.
+#[test]
+fn an_error_event_of_the_provider_is_told_once_and_with_its_code() {
+    let books = Books::with("10");
+    let failed = Passed::Failed { code: Some(502) };
+    for (n, (first, last, passed)) in [
+        (ERROR, "", [failed, Passed::On]),
+        (ERROR, ": more\n\n", [failed, Passed::On]),
+        ("", ERROR, [Passed::On, failed]),
+        // Its blank line does not come.
+        (ERROR.trim_end(), "", [Passed::On, failed]),
+        // Behind the last event nobody reads it.
+        ("data: [DONE]\n\n", ERROR, [Passed::On, Passed::On]),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let mut ctx = books.call(n as u64, &STREAM);
+        let told = [pass(&mut ctx, first, false).0, pass(&mut ctx, last, true).0];
+        assert_eq!(told, passed, "{first:?} and then {last:?}");
+    }
+}
+
+#[test]
+fn a_target_has_answered_with_the_end_of_its_answer_or_a_streams_last_event() {
+    let books = Books::with("10");
+    let begun = event(" one");
+    for (n, (asked, piece, ends, has_answered)) in [
+        (&STREAM, &*begun, false, false),
+        (&STREAM, &*begun, true, true),
+        (&STREAM, "data: [DONE]\n\n", false, true),
+        (&STREAM, ERROR, true, false),
+        (&WHOLE, r#"{"choices":["#, false, false),
+        (&WHOLE, r#"{"choices":[]}"#, true, true),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let mut ctx = books.call(n as u64, asked);
+        pass(&mut ctx, piece, ends);
+        assert_eq!(meter(&mut ctx).has_answered(ends), has_answered, "{piece}, ends: {ends}");
+    }
+}
+
 /// A stop between events is the end where the upstream frames its stream.
 #[test]
 fn an_upstream_that_dies_between_events_is_told_by_the_gateway() {

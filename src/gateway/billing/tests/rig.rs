@@ -10,7 +10,8 @@ use crate::config::{Config, SuspendedStreams};
 use crate::gateway::access::body_memory::BodyMemory;
 use crate::gateway::admission::Admission;
 use crate::gateway::billing::closed_call::{ClosedCall, Ending};
-use crate::gateway::billing::meter::{Meter, Passed};
+use crate::gateway::billing::meter::Meter;
+use crate::gateway::billing::passed::Passed;
 use crate::gateway::billing::settle::Settler;
 use crate::gateway::context::{Answer, Attempt, Call, Ctx, Stage};
 use crate::gateway::shutdown::Lifecycle;
@@ -189,6 +190,7 @@ impl Books {
             is_drained: false,
             unseen_since: None,
             has_early_end: false,
+            failed_within: false,
             extension: None,
             capture: None,
             tried: Vec::new(),
