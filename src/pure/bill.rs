@@ -103,8 +103,8 @@ impl Tariff<'_> {
             completion: CompletionTokens(0),
             ..bill.usage
         };
-        let prices = &self.model.prices;
-        let cost = prices.cost(usage, bill.kinds.within(usage), used.tier).ok()?;
+        let row = self.model.prices.billed_row(bill.usage, bill.kinds, used.tier);
+        let cost = row.cost(usage, bill.kinds.within(usage)).ok()?;
         used.cost.is_none().then(|| cost.min(bill.cost))
     }
 

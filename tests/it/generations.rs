@@ -1,6 +1,7 @@
 //! What calls cost, told to who pays: `GET /llm/generation`, `GET /llm/generations`, and usage of chosen days.
 
 mod another_gateway;
+mod by_kind;
 mod chosen_days;
 mod end_users;
 

@@ -3,6 +3,7 @@
 
 use rust_decimal::{Decimal, RoundingStrategy};
 use serde_json::{Value, json};
+use tollgate::pure::money::ListPrice;
 
 use crate::harness::catalogue::SMALL;
 use crate::harness::told::told_cost;
@@ -173,9 +174,14 @@ async fn the_tier_that_was_served_is_paid_and_not_the_one_that_was_asked_for() {
     // A tier without prices: the dearest, and somebody is told.
     let says = json!({ "usage": usage, "tier": "scale" });
     check(&gateway, says, json!({ "service_tier": "priority" }), priority).await;
+    let receipt = gateway.receipts().await.swap_remove(0).billed;
+    assert_eq!(receipt.call.service_tier.as_deref(), Some("scale"));
+    let told = |price: Option<ListPrice>| price.unwrap().to_string().parse::<Decimal>().unwrap();
+    let [prompt, completion] = [receipt.call.prompt_price, receipt.call.completion_price].map(told);
     assert_eq!(
-        gateway.receipts().await[0].billed.call.service_tier.as_deref(),
-        Some("scale")
+        Decimal::from(1_000) * prompt + Decimal::from(100) * completion,
+        priority,
+        "its receipt says the prices that it was billed at"
     );
     let metrics = gateway.metrics();
     assert!(metrics.sum("tollgate_upstream_errors_total", &[("kind", "unknown_service_tier")]) >= Decimal::TWO);

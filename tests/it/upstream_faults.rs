@@ -108,6 +108,11 @@ fn table() -> Vec<(String, Fault, Expected)> {
             busy("7"),
         ),
         (
+            "429 with a Retry-After of a day".to_owned(),
+            says(429, &[("retry-after", "86400")]),
+            busy("120"),
+        ),
+        (
             "redirect".to_owned(),
             says(302, &[("location", "/elsewhere")]),
             expect(500, "upstream_error"),

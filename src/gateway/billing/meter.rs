@@ -315,7 +315,7 @@ impl Meter {
                     None => read(tap.reports(), tap.reported_at_end()),
                 };
                 Metered {
-                    prompt: metered.prompt.or(tap.counted_prompt()),
+                    counted_prompt: tap.counted_prompt(),
                     tier: told.map_or_else(|| tap.served_tier().map(Box::from), |told| told.tier.clone()),
                     delivered: told.map_or_else(|| tap.delivered(), |told| told.delivered),
                     is_error: tap.error_event() || tap.died(),
@@ -333,7 +333,7 @@ impl Meter {
                 tap.end();
                 let metered = read(tap.reports(), tap.reported());
                 Metered {
-                    prompt: metered.prompt.or(whole.cost.counted_prompt()),
+                    counted_prompt: whole.cost.counted_prompt(),
                     tier: tap.served_tier().map(Box::from),
                     delivered: tap.delivered(),
                     is_error: tap.is_error(),

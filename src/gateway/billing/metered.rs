@@ -11,6 +11,8 @@ pub(in crate::gateway) struct Metered {
     pub(in crate::gateway) reported: Option<Usage>,
     /// The provider's report of the prompt alone.
     pub(in crate::gateway) prompt: Option<PromptTokens>,
+    /// The prompt as it was counted for the client to be told, where it was not reported.
+    pub(in crate::gateway) counted_prompt: Option<PromptTokens>,
     /// What kinds of tokens they consist of.
     pub(in crate::gateway) kinds: TokenKinds,
     /// The tier by which the provider served it, as that says.
@@ -44,6 +46,7 @@ pub(super) fn read(reports: &Reports, reported: Option<Usage>) -> Metered {
     Metered {
         reported,
         prompt: reports.prompt(),
+        counted_prompt: None,
         kinds: reports.kinds_of(reported),
         tier: None,
         cost: reported.and_then(|usage| reports.cost_of(usage)),

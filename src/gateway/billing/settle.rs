@@ -192,7 +192,7 @@ fn count_and_debit(closed: ClosedCall, metered: &Metered, lifecycle: &Arc<Lifecy
     } = closed;
     let counted = || {
         let model = admission.permit.model();
-        match metered.prompt {
+        match metered.prompt.or(metered.counted_prompt) {
             Some(prompt) => (prompt, None),
             None if is_unread(metered, ending) => {
                 let (prompt, kinds) = unread_prompt(&body, &model.id, &prompt_bounds(model));
@@ -268,7 +268,7 @@ fn debit_bill(mut admission: Box<Admission>, bill: Bill, used: &Used<'_>) {
         admission.recorder.fault(UNKNOWN_TIER);
     }
     if let Some(details) = &mut admission.details {
-        let row = prices.row(usage.prompt, used.tier);
+        let row = prices.billed_row(usage, kinds, used.tier);
         details.pricing = Some(row.pricing);
         details.priced = (!prices.is_simple() || used.cost.is_some()).then(|| {
             Box::new(PricedBy {

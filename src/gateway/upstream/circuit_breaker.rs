@@ -102,7 +102,8 @@ const DECEIVED_WITHIN_MS: i64 = 300_000;
 const DECEIVED_PAUSE_MS: i64 = 60_000;
 const FAILURES_IN_A_ROW: u32 = 5;
 const COOL_DOWN_MS: i64 = 10_000;
-const RETRY_AFTER_SECS_MAX: u64 = 120;
+/// The longest wait that an upstream can ask for: a target is passed over no longer, and no client is told to wait longer.
+pub(super) const RETRY_AFTER_SECS_MAX: u64 = 120;
 
 #[cfg(test)]
 mod tests {

@@ -6,6 +6,7 @@ use http::{StatusCode, Version};
 use pingora::http::ResponseHeader;
 use pingora::{Error, ErrorType};
 
+use super::circuit_breaker::RETRY_AFTER_SECS_MAX;
 use super::refusal;
 use super::targets::Candidate;
 use super::verdict::Verdict;
@@ -352,10 +353,12 @@ impl<'a> Fields<'a> {
     }
 }
 
+/// How long the upstream asks to be left alone, in seconds, at most as long as a target is passed over for that.
 fn retry_after_secs(headers: &HeaderMap) -> Option<u64> {
     let text = headers.get(header::RETRY_AFTER)?.to_str().ok()?;
     // An HTTP date is rare; a usual wait is as good.
-    Some(text.trim().parse::<u64>().unwrap_or(DEFAULT_RETRY_AFTER_SECS))
+    let secs = text.trim().parse::<u64>().unwrap_or(DEFAULT_RETRY_AFTER_SECS);
+    Some(secs.min(RETRY_AFTER_SECS_MAX))
 }
 
 /// By what its text is counted, and where its provider's reports name the completion.

@@ -5,8 +5,8 @@ use serde::Serialize;
 use super::asks::Asks;
 use super::hold::HoldPrices;
 use super::kinds::KindPrices;
-use crate::pure::money::Pricing;
-use crate::pure::usage::PromptTokens;
+use crate::pure::money::{Credits, MoneyError, Pricing};
+use crate::pure::usage::{PromptTokens, TokenKinds, Usage};
 
 /// A row of prices: those of both sides, and those of kinds of tokens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -39,6 +39,14 @@ pub struct PriceRows {
 }
 
 impl PriceRow {
+    /// What a call costs at its prices.
+    ///
+    /// # Errors
+    /// As [`Pricing::cost_by_kind`].
+    pub fn cost(&self, usage: Usage, kinds: TokenKinds) -> Result<Credits, MoneyError> {
+        self.pricing.cost_by_kind(usage, kinds, &self.kinds)
+    }
+
     fn dearest(&self, asks: &Asks<'_>) -> HoldPrices {
         self.pricing.dearest(&self.kinds, asks)
     }

@@ -49,11 +49,21 @@ impl PriceTable {
         }
     }
 
-    /// The row of a call whose prompt has so many tokens.
+    /// The row of a prompt of so many tokens in the tier of this name, or in the usual prices where that has none here. What a call is billed
+    /// by is its [`PriceTable::billed_row`].
     pub fn row(&self, prompt: PromptTokens, tier: Option<&str>) -> &PriceRow {
         match self.served(tier) {
             Served::By(rows) => rows.row(prompt),
             Served::Unknown => self.usual.row(prompt),
+        }
+    }
+
+    /// The row that a call is billed by which was served by this tier, as its provider says: that of its prompt. By a tier that has no prices
+    /// here it is the one of all by which this call costs the most.
+    pub fn billed_row(&self, usage: Usage, kinds: TokenKinds, tier: Option<&str>) -> &PriceRow {
+        match self.served(tier) {
+            Served::By(rows) => rows.row(usage.prompt),
+            Served::Unknown => self.dearest_row(usage, kinds),
         }
     }
 
@@ -90,8 +100,7 @@ impl PriceTable {
         }
     }
 
-    /// What a call costs that was served by this tier, as its provider says: its row is that of its prompt. By a tier that has no prices here
-    /// it costs what the dearest of all costs.
+    /// What a call costs that was served by this tier, as its provider says: by its [`PriceTable::billed_row`].
     ///
     /// # Errors
     /// As [`crate::pure::money::Pricing::cost_by_kind`].
@@ -99,17 +108,7 @@ impl PriceTable {
         if self.is_simple() {
             return self.usual().pricing.cost(usage);
         }
-        let by = |rows: &PriceRows| {
-            let row = rows.row(usage.prompt);
-            row.pricing.cost_by_kind(usage, kinds, &row.kinds)
-        };
-        match self.served(tier) {
-            Served::By(rows) => by(rows),
-            Served::Unknown => {
-                let tiers = self.tiers.iter().map(|(_, rows)| by(rows));
-                tiers.fold(by(&self.usual), |dearest, cost| Ok(dearest?.max(cost?)))
-            }
-        }
+        self.billed_row(usage, kinds, tier).cost(usage, kinds)
     }
 
     /// By which prices a call was served. A model without prices of tiers has the usual ones, whatever its provider says.
@@ -142,6 +141,16 @@ impl PriceTable {
         rows.all(|row| {
             let kinds = row.kinds.named().into_iter().filter_map(|(_, price)| price);
             row.pricing.is_free() && kinds.chain(row.kinds.request).all(|price| price.is_zero())
+        })
+    }
+
+    /// The row by which a call costs the most, of the usual prices and those of all tiers.
+    fn dearest_row(&self, usage: Usage, kinds: TokenKinds) -> &PriceRow {
+        // A cost beyond the range of amounts is above all others.
+        let cost = |row: &PriceRow| row.cost(usage, kinds).unwrap_or(Credits::MAX);
+        let tiers = self.tiers.iter().map(|(_, rows)| rows.row(usage.prompt));
+        tiers.fold(self.usual.row(usage.prompt), |dearest, row| {
+            if cost(row) > cost(dearest) { row } else { dearest }
         })
     }
 

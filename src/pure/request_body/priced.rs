@@ -161,7 +161,7 @@ fn writes(value: &[u8]) -> CacheWrites {
     }
 }
 
-const SERVICE_TIER: &str = "service_tier";
+pub(super) const SERVICE_TIER: &str = "service_tier";
 const MODALITIES: &str = "modalities";
 /// Bytes of the longest `modalities` that have a price: far above what three kinds need.
 const MODALITIES_BYTES_MAX: usize = 1 << 10;

@@ -5,7 +5,7 @@
 use super::fields::{self, Read, Rule};
 use super::parts::walk_message_member;
 use super::pieces::{PartKind, Piece, found_control, found_value};
-use super::priced::CACHE_CONTROL;
+use super::priced::{CACHE_CONTROL, SERVICE_TIER};
 use super::scan::{Fault, Kind, Scanner, Span, Text, Value, Walk};
 use super::{BodyError, Endpoint, PromptBounds, RequestBody, controls, fold, text};
 
@@ -68,8 +68,9 @@ impl RequestBody {
         let mut scan = Scanner::new(bytes);
         let mut object = scan.open_object()?;
         while let Some(key) = scan.next_key(&mut object)? {
-            let rule = fields::find_key(key, bytes).map(|field| field.rule);
-            match (rule, self.endpoint) {
+            let field = fields::find_key(key, bytes);
+            let is_tier = field.is_some_and(|field| field.name == SERVICE_TIER);
+            match (field.map(|field| field.rule), self.endpoint) {
                 (Some(Rule::Read(Read::Messages)), Endpoint::Chat | Endpoint::ChatStream) => {
                     walk_messages(&mut scan, bytes, &mut |piece| self.found_piece(piece, found))?;
                 }
@@ -79,8 +80,8 @@ impl RequestBody {
                         self.found_piece(Piece::Text(text), found)
                     })?;
                 }
-                // No upstream gets it, unless it asks for such fields.
-                (Some(Rule::Refused(_)), _) if self.is_unasked(key) => {
+                // No upstream gets it, unless it asks for such fields; or it says by which prices, and the model does not see it.
+                (Some(Rule::Refused(_)), _) if is_tier || self.is_unasked(key) => {
                     scan.value()?;
                 }
                 (None | Some(Rule::Refused(_)), Endpoint::Chat | Endpoint::ChatStream)

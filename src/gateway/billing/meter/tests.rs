@@ -420,11 +420,13 @@ fn a_prompt_that_was_counted_to_tell_the_cost_is_not_counted_again() {
     let call = call_of(&mut ctx);
     let model = call.admission.as_ref().unwrap().permit.model();
     let counted = counted_prompt(&call.body, &model.id, &prompt_limits(model));
-    assert_eq!(taken(&mut ctx).finish().prompt, Some(counted));
+    let metered = taken(&mut ctx).finish();
+    assert_eq!((metered.prompt, metered.counted_prompt), (None, Some(counted)));
 
     let mut ctx = books.call(2, &WHOLE);
     pass(&mut ctx, &whole("one two three", &Value::Null), true);
-    assert_eq!(taken(&mut ctx).finish().prompt, Some(counted));
+    let metered = taken(&mut ctx).finish();
+    assert_eq!((metered.prompt, metered.counted_prompt), (None, Some(counted)));
 }
 
 #[test]

@@ -346,11 +346,13 @@ fn a_receipt_says_what_was_reported_and_what_was_counted() {
     assert_eq!(call.ended, Some(books.rig.clock.now()));
 
     // The text of a whole answer is counted where nothing was reported.
-    for (usage, counted) in [(usage(9, 2), None), (Value::Null, Some(3))] {
+    for (usage, reported, counted) in [(usage(9, 2), Some(9), None), (Value::Null, None, Some(3))] {
         let books = Books::with("10");
         settled(&books, &WHOLE, &[whole("one two three", &usage)], Ending::Complete);
         let call = books.receipts().remove(0).billed.call;
         assert_eq!((call.counted_completion_tokens, call.streamed), (counted, Some(false)));
+        // So is its prompt, which nobody reported then.
+        assert_eq!(call.reported_prompt_tokens, reported);
         assert_eq!(call.end_user, None);
     }
 }

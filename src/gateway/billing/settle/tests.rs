@@ -11,6 +11,7 @@ fn metered(reported: Option<(u64, u64)>, delivered: u64) -> Metered {
     Metered {
         reported: reported.map(usage),
         prompt: None,
+        counted_prompt: None,
         kinds: TokenKinds::default(),
         tier: None,
         cost: None,

@@ -213,6 +213,50 @@ fn the_tier_that_was_served_is_what_is_paid_and_one_without_prices_costs_the_dea
     assert_eq!(cost.to_string(), default, "a model without prices of tiers has its two");
 }
 
+/// A receipt says the prices of the row that the debit took.
+#[test]
+fn the_row_that_is_billed_is_the_one_that_the_cost_is_of() {
+    let rows = |row| PriceRows::new(row, Vec::new()).unwrap();
+    let (usual, flex, fast) = (row(2, 10, None), row(4, 1, None), row(1, 11, Some(9)));
+    let table = PriceTable::of(
+        rows(usual),
+        vec![("flex".into(), rows(flex)), ("fast".into(), rows(fast))],
+    );
+    for (tier, used, cached, billed) in [
+        (None, usage(100, 1), 0, usual),
+        (Some("auto"), usage(100, 1), 0, usual),
+        (Some("fast"), usage(100, 1), 0, fast),
+        // By one without prices the dearest for what was used.
+        (Some("scale"), usage(100, 1), 0, flex),
+        (Some("scale"), usage(100, 50), 0, usual),
+        (Some("scale"), usage(10, 1_000), 0, fast),
+        (Some("scale"), usage(100, 1), 100, fast),
+        // And the usual one where two cost the same.
+        (Some("scale"), usage(0, 0), 0, usual),
+    ] {
+        let kinds = TokenKinds {
+            cache_read: cached,
+            ..TokenKinds::default()
+        };
+        let row = *table.billed_row(used, kinds, tier);
+        assert_eq!(row, billed, "{tier:?} {used:?} {cached}");
+        assert_eq!(table.cost(used, kinds, tier), row.cost(used, kinds));
+    }
+}
+
+/// What is above all amounts in one of the tiers has no cost at all.
+#[test]
+fn a_cost_out_of_range_is_the_dearest_of_a_tier_without_prices() {
+    let rows = |prompt| PriceRows::new(row(prompt, 1, None), Vec::new()).unwrap();
+    let table = PriceTable::of(
+        rows(1),
+        vec![("flex".into(), rows(999_999_999)), ("fast".into(), rows(2))],
+    );
+    let used = usage(100_000_000, 0);
+    assert!(table.cost(used, TokenKinds::default(), Some("fast")).is_ok());
+    assert!(table.cost(used, TokenKinds::default(), Some("scale")).is_err());
+}
+
 #[test]
 fn a_table_knows_its_tiers_its_kinds_and_whether_it_is_free() {
     let rows = |usual, longer| PriceRows::new(usual, longer).unwrap();

@@ -131,7 +131,7 @@ fn the_bound_of_embeddings() {
 #[test]
 fn the_text_is_all_that_the_model_sees() {
     let body = chat(
-        r#"{"model":"m","user":"u","metadata":{"a":"b"},"stop":["s"],"messages":[
+        r#"{"model":"m","user":"u","metadata":{"a":"b"},"stop":["s"],"service_tier":"flex","messages":[
             {"role":"system","content":"a\n\"\u00e9\ud83d\ude00\/"},
             {"role":"user","name":"bo","content":[{"type":"text","text":"t1"},{"type":"image_url","image_url":{"url":"https://x"}},"t2"]},
             {"role":"assistant","content":null,"tool_calls":[{"id":"c","function":{"name":"f","arguments":"{}"}}]},

@@ -155,6 +155,24 @@ fn an_event_of_our_own_has_the_first_identity_of_its_stream() {
     assert!(tap.told_bill().is_some());
 }
 
+/// By a tier that has no prices the dearest row is billed: the prompt by itself costs more by another.
+#[test]
+fn both_parts_of_a_cost_are_by_the_row_that_is_billed() {
+    let call = Call::of(&CATALOGUE.replace(
+        "completion: \"0.000002\"",
+        "completion: \"0.000002\", tiers: { priority: { prompt: \"0.000001\", completion: \"0.00002\" } }",
+    ));
+    let usage = r#"{"prompt_tokens":100,"completion_tokens":100,"total_tokens":200}"#;
+    let answer = format!(r#"{{"choices":[{{"message":{{"content":"A"}}}}],"service_tier":"scale","usage":{usage}}}"#);
+    let (told, cost) = whole(&answer, &call.tariff());
+    assert_eq!(cost.told_bill().unwrap().cost.to_string(), "0.002415");
+    for (part, amount) in [("prompt", "0.000115"), ("completions", "0.0023")] {
+        let part = format!("\"upstream_inference_{part}_cost\":{amount}");
+        let (_, after) = told.split_once(&part).unwrap_or_else(|| panic!("{part} in {told}"));
+        assert!(after.starts_with([',', '}']), "{told}");
+    }
+}
+
 /// xAI's is a number of ticks, of which there are 10^10 in a dollar.
 #[test]
 fn a_cost_in_ticks_is_the_providers_own_and_taken_out() {
