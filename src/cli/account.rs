@@ -9,6 +9,7 @@ use super::arguments::{LowBalance, Quota, metadata, quota};
 use super::failure::Failure;
 use super::key::{KeyShown, key_table};
 use super::ledger::ask;
+use super::ledger::waiting::{tell_waiting, waiting_of};
 use super::output::{Align, Answer, Format, Show, Table, facts, line};
 use super::statement::{self, StatementArgs};
 use crate::config::Config;
@@ -207,7 +208,14 @@ pub(super) fn run(command: AccountCommand, config: &Config, format: Format) -> R
 
 fn answer(reply: AdminReply, config: &Config, format: Format) -> Result<Answer, Failure> {
     match reply {
-        AdminReply::Account(view) => Answer::of(&AccountShown::of(view, config), format),
+        AdminReply::Account(view) => {
+            let journals_waiting = waiting_of(config);
+            let shown = AccountShown {
+                journals_waiting,
+                ..AccountShown::of(view, config)
+            };
+            Answer::of(&shown, format)
+        }
         AdminReply::Accounts { accounts } => {
             let page = AccountPage { accounts, next: None };
             Answer::of(&AccountsShown::of(page, config, false), format)
@@ -224,6 +232,8 @@ struct AccountShown {
     line: AccountLine,
     currency: String,
     keys: Vec<KeyShown>,
+    /// What the calls in them owe is not in the balance yet.
+    journals_waiting: u64,
 }
 
 #[derive(Serialize)]
@@ -293,6 +303,7 @@ impl AccountShown {
             line,
             currency: config.currency.clone(),
             keys: view.keys.into_iter().map(KeyShown::of).collect(),
+            journals_waiting: 0,
         }
     }
 }
@@ -326,6 +337,7 @@ impl Show for AccountShown {
                 format_args!("{name} = {}", value.replace(char::is_control, " ")),
             );
         }
+        tell_waiting(&mut text, self.journals_waiting);
         if self.keys.is_empty() {
             text.push_str(&format!("\nno keys: tollgate key create --account {}\n", account.name));
         } else {

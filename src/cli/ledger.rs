@@ -4,6 +4,7 @@ mod export;
 mod pages;
 pub(super) mod receipts;
 mod reconcile;
+pub(super) mod waiting;
 
 use std::path::Path;
 use std::time::Duration;
@@ -15,13 +16,13 @@ use super::failure::Failure;
 use super::output::{Align, Answer, Format, Show, Table, counted, facts, line};
 use super::remote;
 use super::user::this_user;
-use crate::clock::{Clock, monotonic};
+use crate::clock::monotonic;
 use crate::config::{Config, RemoteGateway, Store};
+use crate::ledger::StoreError;
 use crate::ledger::admin::Acted;
 use crate::ledger::admin::{AdminError, AdminOp, AdminReply, AuditFinding, AuditReport, RecoverReport};
 use crate::ledger::control::{LedgerAccess, UNKNOWN_COMMAND};
-use crate::ledger::journal::recover::{kept, recover, waiting};
-use crate::ledger::{ReceiptFiles, StoreError};
+use crate::ledger::journal::recover::kept;
 use crate::pure::ids::AccountId;
 use crate::pure::money::Credits;
 use crate::pure::time::Timestamp;
@@ -53,7 +54,11 @@ pub(super) enum LedgerCommand {
 /// Asks the ledger of the configuration: by its owner's control socket while a gateway runs, else by its file. What writes is an act of
 /// this user's.
 pub(super) fn ask(config: &Config, op: AdminOp) -> Result<AdminReply, Failure> {
-    access(config)?.run(op)
+    let way = access(config)?;
+    if let Way::Here(access) = &way {
+        waiting::recover_before(&op, access, config)?;
+    }
+    way.run(op)
 }
 
 fn run_as_this_user(access: &LedgerAccess, op: AdminOp) -> Result<AdminReply, Failure> {
@@ -105,7 +110,7 @@ fn here(config: &Config) -> Result<LedgerAccess, Failure> {
 pub(super) fn run(command: &LedgerCommand, config: &Config, format: Format) -> Result<Answer, Failure> {
     match command {
         LedgerCommand::Audit => match ask(config, AdminOp::Audit)? {
-            AdminReply::Audit(report) => Answer::of(&Audit::of(report, waiting_of(config)), format),
+            AdminReply::Audit(report) => Answer::of(&Audit::of(report, config), format),
             _ => Err(Failure::wrong_reply()),
         },
         LedgerCommand::Repair => match ask(config, AdminOp::Repair)? {
@@ -120,14 +125,6 @@ pub(super) fn run(command: &LedgerCommand, config: &Config, format: Format) -> R
     }
 }
 
-/// How many journals of processes that died wait on this machine.
-fn waiting_of(config: &Config) -> u64 {
-    match &config.store {
-        Store::Remote(_) => 0,
-        Store::Sqlite(_) | Store::Redis(_) | Store::Missing(_) => waiting(&config.data_dir),
-    }
-}
-
 fn recovered(config: &Config) -> Result<Recovered, Failure> {
     if let Store::Remote(_) = &config.store {
         return Err(Failure::new(
@@ -136,19 +133,7 @@ fn recovered(config: &Config) -> Result<Recovered, Failure> {
     }
     let access = here(config)?;
     let done_now = match &access {
-        LedgerAccess::Own(ledger) => {
-            if let Some(folder) = &config.receipts.files {
-                let files = ReceiptFiles::start(folder, config.receipts.files_keep_days, Clock::System)
-                    .map_err(|error| StoreError::Unavailable(error.to_string()))?;
-                ledger.write_receipts_to(&files); // Its last owner is the ledger, whose end writes what is left.
-            }
-            let mut report = recover(&config.data_dir, ledger);
-            if let Err(error) = run_as_this_user(&access, AdminOp::NoteRecovered(report.clone())) {
-                let unlogged = format!("the log does not say what was recovered: {error}");
-                report.refused.push(unlogged);
-            }
-            report
-        }
+        LedgerAccess::Own(ledger) => waiting::recover_now(config, &access, ledger)?,
         LedgerAccess::Socket(_) => RecoverReport::default(),
     };
     let AdminReply::Recovered(mut report) = run_as_this_user(&access, AdminOp::Recover)? else {
@@ -193,6 +178,8 @@ struct Audit {
     findings: Vec<Finding>,
     /// What the calls in them owe is in no book yet.
     journals_waiting: u64,
+    /// Files with what could not be billed.
+    journals_refused: Vec<String>,
 }
 
 #[derive(Serialize)]
@@ -204,14 +191,15 @@ struct Finding {
 }
 
 impl Audit {
-    fn of(report: AuditReport, journals_waiting: u64) -> Audit {
+    fn of(report: AuditReport, config: &Config) -> Audit {
         let findings: Vec<Finding> = report.findings.into_iter().map(Finding::of).collect();
         Audit {
             balanced: findings.is_empty(),
             accounts: report.accounts,
             at: report.at.to_string(),
             findings,
-            journals_waiting,
+            journals_waiting: waiting::waiting_of(config),
+            journals_refused: waiting::refused_of(config),
         }
     }
 }
@@ -223,14 +211,11 @@ impl Show for Audit {
             true => format!("the books balance: {checked}\n"),
             false => format!("{checked}\n\n{}", table(&self.findings).text()),
         };
-        if self.journals_waiting > 0 {
-            let (journals, verb) = match self.journals_waiting {
-                1 => ("1 journal of a process that died".to_owned(), "waits"),
-                more => (format!("{more} journals of processes that died"), "wait"),
-            };
+        waiting::tell_waiting(&mut text, self.journals_waiting);
+        for path in &self.journals_refused {
             line(
                 &mut text,
-                format_args!("{journals} {verb}: run tollgate ledger recover, or start the gateway"),
+                format_args!("kept aside, for it could not be billed: {path}"),
             );
         }
         text

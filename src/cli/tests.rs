@@ -110,15 +110,9 @@ fn catalogue(provider: &str, price: &str) -> String {
     text
 }
 
-/// Spends `cost` on a model, the way a call does.
-fn spend(caller: &Caller, number: u8, model: &str, cost: &str) {
-    spend_as(caller, RequestId::from_bytes([number; 16]), model, cost, None);
-}
-
-/// The same, with what a gateway knew of the call.
-fn spend_as(caller: &Caller, id: RequestId, model: &str, cost: &str, details: Option<Box<CallDetails>>) {
-    let cost: Credits = cost.parse().unwrap();
-    let request = ReserveRequest {
+/// A call that holds `amount`.
+fn reserve_request(id: RequestId, amount: Credits) -> ReserveRequest {
+    ReserveRequest {
         id,
         scope: Scope::Account,
         limits: Limits {
@@ -127,14 +121,25 @@ fn spend_as(caller: &Caller, id: RequestId, model: &str, cost: &str, details: Op
             concurrency: 10,
         },
         quota: Credits::MAX,
-        wanted: cost,
-        at_least: cost,
+        wanted: amount,
+        at_least: amount,
         tokens: 1,
         expires: Clock::System.now().plus_millis(60_000),
         is_counted: false,
         is_last: true,
         spend: None,
-    };
+    }
+}
+
+/// Spends `cost` on a model, the way a call does.
+fn spend(caller: &Caller, number: u8, model: &str, cost: &str) {
+    spend_as(caller, RequestId::from_bytes([number; 16]), model, cost, None);
+}
+
+/// The same, with what a gateway knew of the call.
+fn spend_as(caller: &Caller, id: RequestId, model: &str, cost: &str, details: Option<Box<CallDetails>>) {
+    let cost: Credits = cost.parse().unwrap();
+    let request = reserve_request(id, cost);
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
     let hold = runtime.block_on(caller.reserve(&request)).unwrap().unwrap();
     hold.settle(Debit {

@@ -163,7 +163,11 @@ async fn a_stream_that_ends_with_an_error_event_has_failed_or_was_refused() {
         gateway.counted(calls).await;
         let metrics = gateway.metrics();
         let of_outcome = [("status", "200"), ("outcome", outcome)];
-        assert_eq!(metrics.sum("tollgate_requests_total", &of_outcome), calls.into(), "{code}");
+        assert_eq!(
+            metrics.sum("tollgate_requests_total", &of_outcome),
+            calls.into(),
+            "{code}"
+        );
         let errors = |labels: &[(&str, &str)]| metrics.sum("tollgate_upstream_errors_total", labels);
         let of_kind = kind.map_or(Decimal::ZERO, |kind| errors(&[("provider", "main"), ("kind", kind)]));
         let expected = if kind.is_some() { calls } else { 0 };

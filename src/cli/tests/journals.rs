@@ -1,6 +1,9 @@
 //! What is said of the journals of processes that died, and of the gateway that takes care of them.
 
 use super::*;
+use crate::ledger::journal::{Intent, Journal};
+use crate::pure::money::{Markup, Pricing, ProviderPrice};
+use crate::pure::request_body::{Endpoint, PromptLimits};
 
 /// The name of a dead process' journal.
 const DEAD: &str = "0190a0b0c0d07e0f8a0b0c0d0e0f0a0b.journal";
@@ -49,4 +52,92 @@ fn beside_a_gateway_a_recovery_says_that_this_is_what_the_gateway_found() {
     let beside = place.run("ledger recover").stdout;
     assert!(beside.starts_with(begins), "{beside}");
     assert_eq!(place.json("ledger recover").1["by_gateway"], true);
+}
+
+#[test]
+fn an_audit_names_the_files_that_were_put_aside() {
+    let place = Place::new();
+    place.json("account create acme --tier pro");
+    let data = place.folder.path().join("data");
+    std::fs::write(data.join("notes.refused"), "").unwrap();
+    assert_eq!(place.json("ledger audit").1["journals_refused"], serde_json::json!([]));
+    let refused = data.join(DEAD.replace("journal", "refused"));
+    std::fs::write(&refused, "").unwrap();
+    let (_, audit) = place.json("ledger audit");
+    assert_eq!(audit["journals_refused"], serde_json::json!([refused]));
+    assert_eq!(audit["journals_waiting"], 0);
+    let told = format!("\nkept aside, for it could not be billed: {}\n", refused.display());
+    let text = place.run("ledger audit").stdout;
+    assert!(text.ends_with(&told), "{text}");
+}
+
+/// Leaves what a gateway that was killed leaves of a call of acme that costs 1.15.
+fn dead_call(place: &Place) {
+    let (_, key) = place.json("key create --account acme");
+    let digest = ApiKey::parse("tg_", key["key"].as_str().unwrap()).unwrap().digest();
+    let ledger = Ledger::Embedded(Embedded::open(&place.ledger(), Clock::System).unwrap());
+    let journal = Journal::open(&place.folder.path().join("data"));
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    let found = runtime.block_on(ledger.authenticate(&digest)).unwrap().unwrap();
+    let caller = found.checked(Clock::System.now()).unwrap();
+    let now = Clock::System.now().0.to_be_bytes();
+    let mut id = [7; 16];
+    id[..6].copy_from_slice(&now[2..]);
+    let id = RequestId::from_bytes(id);
+    let price = |text: &str| text.parse::<ProviderPrice>().unwrap().with_markup(Markup::default());
+    let intent = Intent {
+        id,
+        account: &caller.account.id,
+        key: &caller.key.id,
+        model: "a/b",
+        pricing: Pricing {
+            prompt: price("0"),
+            completion: price("0.1"),
+        },
+        limits: PromptLimits {
+            image_tokens_each: 1000,
+            context_length: 8192,
+        },
+        endpoint: Endpoint::Chat,
+        end_user: None,
+    };
+    let entry = journal.begin(&intent, b"{}").unwrap();
+    let wanted = reserve_request(id, "2".parse().unwrap());
+    let reserved = caller.reserve_journaled(&wanted, entry);
+    let mut hold = runtime.block_on(reserved).unwrap().unwrap();
+    hold.pass(CompletionTokens(10), Some(PromptTokens(3)));
+    hold.forget();
+}
+
+/// What the calls of a gateway that died have used is not taken by a command either.
+#[test]
+fn a_command_takes_no_credit_that_calls_of_a_dead_gateway_have_used() {
+    let place = Place::new();
+    place.json("account create acme --tier pro");
+    place.json("credits add acme 10 --reference A");
+    assert_eq!(place.json("account show acme").1["journals_waiting"], 0);
+    dead_call(&place);
+    let (_, shown) = place.json("account show acme");
+    assert_eq!(
+        (shown["balance"].to_string().as_str(), &shown["journals_waiting"]),
+        ("10", &Value::from(1))
+    );
+    let text = place.run("account show acme").stdout;
+    assert!(
+        text.contains("\n1 journal of a process that died waits: run tollgate ledger recover, "),
+        "{text}"
+    );
+    // What adds credit can be done before that.
+    place.json("credits add acme 1 --reference B");
+    assert_eq!(place.json("ledger audit").1["journals_waiting"], 1);
+    let refused = place.error("credits correct acme -10 --reference C");
+    assert!(refused.contains("-10 is more than is available: 9.85"), "{refused}");
+    let (_, shown) = place.json("account show acme");
+    assert_eq!(
+        (shown["balance"].to_string().as_str(), &shown["journals_waiting"]),
+        ("9.85", &Value::from(0))
+    );
+    let (_, taken) = place.json("credits correct acme -9 --reference D");
+    assert_eq!(taken["balance"].to_string(), "0.85");
+    assert_eq!(place.json("ledger audit").1["balanced"], true);
 }

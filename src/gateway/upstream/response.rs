@@ -209,7 +209,10 @@ fn error_event(call: &mut Call, code: Option<u16>, clock: &Clock) {
     };
     if let Some(attempt) = &call.attempt {
         let provider = &attempt.candidate.upstream.provider.name;
-        log::log!(level, "{provider} ended a stream with an error event; its code: {code:?}");
+        log::log!(
+            level,
+            "{provider} ended a stream with an error event; its code: {code:?}"
+        );
     }
     if let Some(recorder) = call.recorder() {
         recorder.failed(&verdict.error);

@@ -120,8 +120,9 @@ impl Embedded {
             .read()
             .unwrap_or_else(std::sync::PoisonError::into_inner);
         let Some(cell) = accounts.get(&hold.account).cloned() else {
-            return log::error!(
-                "MONEY: a call of the process before runs on {}, which is not there",
+            // Whoever recovers its journal tells of it.
+            return log::warn!(
+                "a call of a process before is one of {}, which is not there",
                 hold.account
             );
         };

@@ -5,6 +5,7 @@
 //! One of which the store has acknowledged all, and may still lose it, is called `NAME.acknowledged` (`kept`).
 
 mod kept;
+mod place;
 mod prompts;
 
 use std::fs::{File, OpenOptions};
@@ -25,7 +26,8 @@ pub(super) const EXTENSION: &str = "journal";
 /// The same when the store has acknowledged all of it.
 pub(super) const KEPT_EXTENSION: &str = "acknowledged";
 const PROMPTS_EXTENSION: &str = "prompts";
-const ASIDE_EXTENSION: &str = "refused";
+/// And when something in it is not believed.
+pub(super) const ASIDE_EXTENSION: &str = "refused";
 
 /// A journal that this process owns: its own, or one of a process that has died.
 #[derive(Debug)]
@@ -45,6 +47,8 @@ pub(super) struct JournalFile {
     origin: Origin,
     /// Something in it is not believed: it is not deleted but put aside.
     keep_aside: AtomicBool,
+    /// It has calls of accounts that the ledger does not have: it stays.
+    waits: AtomicBool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -165,6 +169,7 @@ impl JournalFile {
             kept: AtomicUsize::new(0),
             origin,
             keep_aside: AtomicBool::new(false),
+            waits: AtomicBool::new(false),
         }
     }
 
@@ -248,7 +253,7 @@ impl JournalFile {
         if self.origin == Origin::Own {
             return;
         }
-        if left > 0 {
+        if left > 0 || self.waits.load(Ordering::Acquire) {
             return self.name_kept();
         }
         if !self.keep_aside.load(Ordering::Acquire) {
@@ -266,11 +271,6 @@ impl JournalFile {
         if self.origin == Origin::Adopted {
             self.forget_found();
         }
-    }
-
-    /// Something in the journal is not believed.
-    pub(super) fn keep_aside(&self) {
-        self.keep_aside.store(true, Ordering::Release);
     }
 
     /// The slot of a number.
@@ -293,13 +293,6 @@ impl JournalFile {
     /// When the disk does not take it. For this process and those after it on this machine it is there all the same.
     pub(super) fn flush(&self) -> io::Result<()> {
         self.slots.file().sync_data()
-    }
-
-    /// Puts the files aside under a name that is no journal's, for somebody to look at.
-    pub(super) fn put_aside(path: &Path) -> io::Result<PathBuf> {
-        let aside = path.with_extension(ASIDE_EXTENSION);
-        std::fs::rename(path, &aside)?;
-        Ok(aside)
     }
 
     /// Whether a file's name is one that [`JournalFile::create`] gives.

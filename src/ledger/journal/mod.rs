@@ -14,7 +14,9 @@ pub(crate) mod follow;
 pub mod recover;
 mod segments;
 mod slot;
+mod tend;
 
+use std::collections::HashSet;
 use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -28,7 +30,7 @@ use self::file::{Blocks, JournalFile};
 use self::slot::NumberedDebit;
 pub use self::slot::{Intent, MODEL_BYTES_MAX};
 use super::{Debit, StoreError};
-use crate::failpoints::{fault, point};
+use crate::failpoints::point;
 use crate::pure::ids::{AccountId, KeyId, RequestId};
 use crate::pure::money::Credits;
 use crate::pure::numbers::CallNumber;
@@ -64,6 +66,10 @@ pub struct Journal {
     full: AtomicBool,
     /// The disk refused it when it was last to be brought there.
     unflushed: AtomicBool,
+    /// Its file was not in its place when it was last looked for.
+    moved: AtomicBool,
+    /// Journals of dead processes that wait for another ledger, as far as that was told.
+    told_waiting: Mutex<HashSet<PathBuf>>,
 }
 
 /// A call's place in the journal, until its end is known to the store.
@@ -100,6 +106,8 @@ impl Journal {
             why: Mutex::default(),
             full: AtomicBool::new(false),
             unflushed: AtomicBool::new(false),
+            moved: AtomicBool::new(false),
+            told_waiting: Mutex::default(),
         });
         journal.make();
         journal
@@ -113,7 +121,7 @@ impl Journal {
         if intent.model.len() > MODEL_BYTES_MAX {
             return Err(StoreError::Corrupt(format!("the id of {} is too long", intent.model)));
         }
-        let Some(file) = self.file.load_full() else {
+        let Some(file) = self.file.load_full().filter(|_| !self.is_moved()) else {
             let why = self.why.lock().unwrap_or_else(PoisonError::into_inner);
             return Err(StoreError::Unavailable(format!("there is no journal: {why}")));
         };
@@ -157,35 +165,13 @@ impl Journal {
 
     /// Whether calls can be written now. Where they cannot, paid calls are refused.
     pub fn is_usable(&self) -> bool {
-        self.file.load().is_some() && !self.full.load(Ordering::Relaxed)
+        self.file.load().is_some() && !self.is_moved() && !self.full.load(Ordering::Relaxed)
     }
 
     /// Whether what was written could be brought to the disk when that was last tried. Where it could not, calls go on: what stands here
     /// outlives this process all the same, and only a machine that dies loses more than it may.
     pub fn reaches_disk(&self) -> bool {
         !self.unflushed.load(Ordering::Relaxed)
-    }
-
-    /// What has to be done every now and then ([`FLUSH_EVERY`]): brings the journal to the disk, or makes it when there was none. Blocks.
-    pub fn tend(&self) {
-        match self.file.load_full() {
-            Some(file) => self.flushed(fault("journal-flush").and_then(|()| file.flush())),
-            None => self.make(),
-        }
-    }
-
-    /// Tells once that the disk refuses the journal, and once that it takes it again.
-    fn flushed(&self, flushed: io::Result<()>) {
-        let before = self.unflushed.swap(flushed.is_err(), Ordering::Relaxed);
-        match (before, flushed) {
-            (false, Err(error)) => {
-                log::error!(
-                    "MONEY: the journal cannot be brought to the disk, a machine that dies now loses calls: {error}"
-                );
-            }
-            (true, Ok(())) => log::warn!("the journal can be brought to the disk again"),
-            (true, Err(_)) | (false, Ok(())) => {}
-        }
     }
 
     /// Deletes the journal when nothing stands in it, once no more calls come. What does stand in it is resolved at the next start: that is
@@ -208,6 +194,7 @@ impl Journal {
                     why.clear();
                 }
                 self.file.store(Some(Arc::new(file)));
+                self.moved.store(false, Ordering::Relaxed);
             }
             Err(error) => {
                 let folder = self.folder.display();

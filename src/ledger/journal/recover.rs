@@ -4,18 +4,20 @@
 //! passed on, so a store that has heard of it before says so, however old the journal is. A debit that has to be made is written into the
 //! dead process' journal before the store hears of it. So a recovery that is killed itself is continued by the next.
 
+use std::collections::{BTreeMap, HashSet};
 use std::panic::AssertUnwindSafe;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
-use super::file::{EXTENSION, JournalFile, KEPT_EXTENSION};
+use super::file::{ASIDE_EXTENSION, EXTENSION, JournalFile, KEPT_EXTENSION};
 use super::slot::{Found, FoundStage, NumberedDebit};
 use super::{Entry, FLUSH_EVERY, Journal, Stage, Written};
 use crate::clock::monotonic;
 use crate::ledger::admin::RecoverReport;
-use crate::ledger::{Debit, Ledger, Orphan, StoreError};
+use crate::ledger::{AccountHandle, Debit, Ledger, Orphan, StoreError};
+use crate::pure::ids::AccountId;
 use crate::pure::money::Credits;
 use crate::pure::prompt_count::{counted_prompt, estimated_prompt};
 use crate::pure::receipt::CallDetails;
@@ -24,19 +26,21 @@ use crate::pure::time::Timestamp;
 use crate::pure::usage::{CompletionTokens, PromptTokens, Usage};
 
 /// Resolves every journal in the folder whose owner is dead. Blocks. What the store acknowledges later is freed then; a journal is deleted
-/// once nothing stands in it, and put aside when something in it could not be believed. A debit that the store acknowledged a short while ago
+/// once nothing stands in it, and put aside when something in it could not be believed. One with calls of accounts that the ledger does not
+/// have stays as it is, for the ledger that has them. A debit that the store acknowledged a short while ago
 /// stays, also beyond the end of this process ([`kept`]).
 pub fn recover(folder: &Path, ledger: &Ledger) -> RecoverReport {
-    recover_beside(folder, ledger, None)
+    recover_beside(folder, ledger, None, &mut HashSet::new())
 }
 
-/// The same for a process that has a journal itself.
+/// The same for a process that has a journal itself. It tells once of each journal that waits for another ledger.
 pub(crate) fn recover_others(journal: &Journal, ledger: &Ledger) -> RecoverReport {
-    recover_beside(&journal.folder, ledger, journal.own().as_deref())
+    let mut told = journal.told_waiting.lock().unwrap_or_else(PoisonError::into_inner);
+    recover_beside(&journal.folder, ledger, journal.own().as_deref(), &mut told)
 }
 
-/// The same beside this process' `own` journal.
-fn recover_beside(folder: &Path, ledger: &Ledger, own: Option<&Path>) -> RecoverReport {
+/// The same beside this process' `own` journal. Of journals in `told` nothing is said again; those that wait from now on are added.
+fn recover_beside(folder: &Path, ledger: &Ledger, own: Option<&Path>, told: &mut HashSet<PathBuf>) -> RecoverReport {
     let mut report = RecoverReport::default();
     let (mut dead, mut others_live) = (Vec::new(), false);
     let extensions: &[&str] = match ledger {
@@ -66,7 +70,7 @@ fn recover_beside(folder: &Path, ledger: &Ledger, own: Option<&Path>) -> Recover
             }
         }
     }
-    resolve(&dead, ledger, &mut report);
+    resolve(&dead, ledger, told, &mut report);
     if is_whole && !others_live {
         ledger.predecessors_ended();
     }
@@ -118,6 +122,20 @@ pub fn waiting(folder: &Path) -> u64 {
     u64::try_from(paths.filter(is_waiting).count()).unwrap_or(u64::MAX)
 }
 
+/// Journals in the folder that were put aside, for something in them was damaged or too old to be billed.
+pub fn put_aside(folder: &Path) -> Vec<PathBuf> {
+    let Ok(entries) = std::fs::read_dir(folder) else {
+        return Vec::new();
+    };
+    let is_aside = |path: &PathBuf| {
+        path.extension().is_some_and(|extension| extension == ASIDE_EXTENSION) && JournalFile::names(path)
+    };
+    let paths = entries.filter_map(|entry| entry.ok().map(|entry| entry.path()));
+    let mut aside: Vec<PathBuf> = paths.filter(is_aside).collect();
+    aside.sort();
+    aside
+}
+
 /// Tends the journal and looks for those of dead processes until told to stop. On a thread of its own.
 pub fn keep(journal: &Journal, ledger: &Ledger, stopped: &AtomicBool) {
     let predecessors = || ledger.embedded().filter(|embedded| embedded.has_predecessors());
@@ -141,15 +159,16 @@ pub fn keep(journal: &Journal, ledger: &Ledger, stopped: &AtomicBool) {
         if let Some(embedded) = predecessors() {
             embedded.read_predecessors();
         }
-        if is_round && rounds.is_multiple_of(ADOPT_ROUNDS) {
-            recover_beside(&journal.folder, ledger, journal.own().as_deref());
+        // Prompts beside a journal that is not in its place are taken for what a process left that died.
+        if is_round && rounds.is_multiple_of(ADOPT_ROUNDS) && !journal.is_moved() {
+            recover_others(journal, ledger);
         }
     }
 }
 
-/// Resolves the calls of dead processes, in any order.
-fn resolve(files: &[Arc<JournalFile>], ledger: &Ledger, report: &mut RecoverReport) {
-    let mut calls = Vec::new();
+/// Resolves the calls of dead processes, in any order, but for those of accounts that the ledger does not have.
+fn resolve(files: &[Arc<JournalFile>], ledger: &Ledger, told: &mut HashSet<PathBuf>, report: &mut RecoverReport) {
+    let (mut calls, mut waiting) = (Vec::new(), BTreeMap::<PathBuf, (u64, AccountId)>::new());
     for file in files {
         file.count_found(); // So that the file stays until its last call was looked at.
         for number in 0..file.slots() {
@@ -162,27 +181,51 @@ fn resolve(files: &[Arc<JournalFile>], ledger: &Ledger, report: &mut RecoverRepo
                 }
                 Some(Err(error)) => {
                     file.keep_aside();
-                    refuse(report, format!("{}: call {number}: {error}", file.path().display()));
+                    if !told.contains(file.path()) {
+                        refuse(report, format!("{}: call {number}: {error}", file.path().display()));
+                    }
                 }
             }
         }
     }
     for (file, number, found) in calls {
         let id = found.id;
-        if let Err(error) = resolve_call(file, number, found, ledger, report) {
+        let Ok(place) = ledger.place(&found.account) else {
+            // It may be the journal of another ledger: this one knows of its calls neither that they are billed nor that they are not.
+            file.keep_waiting();
+            file.forget_found();
+            let of_file = waiting.entry(file.path().to_owned());
+            of_file.or_insert((0, found.account)).0 += 1;
+            continue;
+        };
+        if let Err(error) = resolve_call(file, number, found, &place, report) {
             file.keep_aside();
             file.forget_found();
-            refuse(report, format!("{}: request {id}: {error}", file.path().display()));
+            if !told.contains(file.path()) {
+                refuse(report, format!("{}: request {id}: {error}", file.path().display()));
+            }
         }
     }
     files.iter().for_each(|file| file.forget_found());
+    for (path, (calls, account)) in waiting {
+        if told.insert(path.clone()) {
+            let path = path.display();
+            let line = format!(
+                "{path}: calls of accounts that are not in this ledger: {calls}, such as one of {account}; the journal stays, and waits \
+                 for the ledger that has them"
+            );
+            refuse(report, line);
+        } else {
+            report.journals = report.journals.saturating_sub(1); // It was counted when that was told.
+        }
+    }
 }
 
 fn resolve_call(
     file: &Arc<JournalFile>,
     number: u32,
     found: Found,
-    ledger: &Ledger,
+    place: &AccountHandle,
     report: &mut RecoverReport,
 ) -> Result<(), StoreError> {
     let (orphan, stage) = match found.stage {
@@ -203,7 +246,6 @@ fn resolve_call(
     let named = match &orphan {
         Orphan::Held { number } | Orphan::Owed { number, .. } => *number,
     };
-    let place = ledger.place(&found.account)?;
     let entry = Entry(Some(Written {
         file: Arc::clone(file),
         slot: number,

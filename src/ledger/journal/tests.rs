@@ -7,9 +7,11 @@ mod followed;
 mod growth;
 mod histories;
 mod lines;
+mod moved;
 mod recovered;
 mod unfinished;
 mod unwritten;
+mod waiting;
 
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};

@@ -196,7 +196,11 @@ fn a_target_has_answered_with_the_end_of_its_answer_or_a_streams_last_event() {
     {
         let mut ctx = books.call(n as u64, asked);
         pass(&mut ctx, piece, ends);
-        assert_eq!(meter(&mut ctx).has_answered(ends), has_answered, "{piece}, ends: {ends}");
+        assert_eq!(
+            meter(&mut ctx).has_answered(ends),
+            has_answered,
+            "{piece}, ends: {ends}"
+        );
     }
 }
 

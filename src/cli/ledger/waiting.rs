@@ -1,0 +1,79 @@
+//! Journals of gateways that died: how many wait, which were put aside, and what is billed of them before a command counts on the balance.
+
+use super::run_as_this_user;
+use crate::cli::failure::Failure;
+use crate::cli::output::line;
+use crate::clock::Clock;
+use crate::config::{Config, Store};
+use crate::ledger::admin::credits::CreditOp;
+use crate::ledger::admin::{AdminOp, RecoverReport};
+use crate::ledger::control::LedgerAccess;
+use crate::ledger::journal::recover::{put_aside, recover, waiting};
+use crate::ledger::{Ledger, ReceiptFiles, StoreError};
+use crate::pure::money::Credits;
+
+/// How many journals of processes that died wait on this machine.
+pub(in crate::cli) fn waiting_of(config: &Config) -> u64 {
+    match &config.store {
+        Store::Remote(_) => 0,
+        Store::Sqlite(_) | Store::Redis(_) | Store::Missing(_) => waiting(&config.data_dir),
+    }
+}
+
+/// The journals on this machine that were put aside, for not all that stands in them could be billed.
+pub(super) fn refused_of(config: &Config) -> Vec<String> {
+    match &config.store {
+        Store::Remote(_) => Vec::new(),
+        Store::Sqlite(_) | Store::Redis(_) | Store::Missing(_) => {
+            let paths = put_aside(&config.data_dir).into_iter();
+            paths.map(|path| path.display().to_string()).collect()
+        }
+    }
+}
+
+/// Appends how many journals wait, when some do.
+pub(in crate::cli) fn tell_waiting(text: &mut String, journals: u64) {
+    let (journals, verb) = match journals {
+        0 => return,
+        1 => ("1 journal of a process that died".to_owned(), "waits"),
+        more => (format!("{more} journals of processes that died"), "wait"),
+    };
+    line(
+        text,
+        format_args!("{journals} {verb}: run tollgate ledger recover, or start the gateway"),
+    );
+}
+
+/// Resolves the journals that wait, with the receipts that go with them, and logs that as an act of this user's.
+///
+/// # Errors
+/// When the files of receipts cannot be written: then nothing is done.
+pub(super) fn recover_now(config: &Config, access: &LedgerAccess, ledger: &Ledger) -> Result<RecoverReport, Failure> {
+    if let Some(folder) = &config.receipts.files {
+        let files = ReceiptFiles::start(folder, config.receipts.files_keep_days, Clock::System)
+            .map_err(|error| StoreError::Unavailable(error.to_string()))?;
+        ledger.write_receipts_to(&files); // Its last owner is the ledger, whose end writes what is left.
+    }
+    let mut report = recover(&config.data_dir, ledger);
+    if let Err(error) = run_as_this_user(access, AdminOp::NoteRecovered(report.clone())) {
+        let unlogged = format!("the log does not say what was recovered: {error}");
+        report.refused.push(unlogged);
+    }
+    Ok(report)
+}
+
+/// Before a command that takes credit from the embedded ledger of no running gateway: bills what waits in journals, as `tollgate ledger
+/// recover` does. What calls of a gateway that died have used is not in the balance before that, nor held.
+///
+/// # Errors
+/// As [`recover_now`].
+pub(super) fn recover_before(op: &AdminOp, access: &LedgerAccess, config: &Config) -> Result<(), Failure> {
+    let takes_credit = matches!(op, AdminOp::Credit(CreditOp::Post(post)) if post.amount < Credits::ZERO);
+    let LedgerAccess::Own(ledger @ Ledger::Embedded(_)) = access else {
+        return Ok(()); // A gateway that runs does this by itself; in Redis the calls' holds stand.
+    };
+    if takes_credit && waiting(&config.data_dir) > 0 {
+        recover_now(config, access, ledger)?;
+    }
+    Ok(())
+}

@@ -1,0 +1,59 @@
+//! A journal whose file is deleted or replaced while its process runs: whatever is written to it then is lost with the process.
+
+use super::*;
+use crate::ledger::tests::logged::logged;
+
+fn begin(process: &Process) -> Result<Entry, StoreError> {
+    process.journal.begin(&process.intent(request(2, "1").id), PROMPT)
+}
+
+#[test]
+fn a_journal_that_is_not_in_its_place_takes_no_calls_until_it_is_again() {
+    let rig = Rig::new();
+    let process = rig.process();
+    let tend = || logged(|| process.journal.tend());
+    let mut runs = process.begin(1, PROMPT);
+    let path = process.journal.own().unwrap();
+    let aside = path.with_extension("aside");
+    for is_replaced in [false, true] {
+        assert_eq!(tend(), Vec::<String>::new());
+        std::fs::rename(&path, &aside).unwrap();
+        if is_replaced {
+            std::fs::copy(&aside, &path).unwrap();
+        }
+        let lines = tend();
+        let told = format!("ERROR MONEY: {} ", path.display());
+        assert!(lines.len() == 1 && lines[0].starts_with(&told), "{lines:?}");
+        assert_eq!(tend(), Vec::<String>::new(), "it is known");
+        assert!(!process.journal.is_usable());
+        assert!(matches!(begin(process), Err(StoreError::Unavailable(_))));
+        assert_eq!(process.journal.depth(), 1, "what runs goes on");
+        std::fs::rename(&aside, &path).unwrap();
+        assert_eq!(tend(), [format!("WARN {} is the journal again", path.display())]);
+        assert!(process.journal.is_usable());
+        begin(process).unwrap().close();
+    }
+    runs.close();
+}
+
+#[test]
+fn another_journal_is_made_once_no_call_stands_in_one_that_is_gone() {
+    let rig = Rig::new();
+    let process = rig.process();
+    let mut runs = process.begin(1, PROMPT);
+    let path = process.journal.own().unwrap();
+    std::fs::remove_file(&path).unwrap();
+    for _ in 0..2 {
+        process.journal.tend();
+        assert!(!process.journal.is_usable(), "a call stands in it");
+    }
+    runs.close();
+    let lines = logged(|| process.journal.tend());
+    let new = process.journal.own().unwrap();
+    assert_eq!(
+        lines,
+        [format!("WARN the journal can be written again: {}", new.display())]
+    );
+    assert!(new != path && new.exists() && process.journal.is_usable());
+    begin(process).unwrap().close();
+}
