@@ -70,7 +70,7 @@ impl FromStr for Quota {
 pub(super) fn quota(text: &str) -> Result<Credits, String> {
     let amount: Credits = text.parse().map_err(|error| format!("{error}"))?;
     if amount < Credits::ZERO {
-        return Err("a quota cannot be negative".to_owned());
+        return Err("the amount cannot be negative".to_owned());
     }
     Ok(amount)
 }
@@ -197,13 +197,19 @@ mod tests {
         assert_eq!("default".parse(), Ok(Quota::OfTier));
         assert_eq!("0".parse(), Ok(Quota::Own(Credits::ZERO)));
         assert_eq!("none".parse(), Ok(LowBalance::None));
-        assert!("-1".parse::<LowBalance>().is_err());
+        for told in [
+            "-1".parse::<LowBalance>().err(),
+            "-1".parse::<Quota>().err(),
+            quota("-1").err(),
+        ] {
+            assert_eq!(told.as_deref(), Some("the amount cannot be negative"));
+        }
         assert_eq!(change("-2.5").unwrap().pico(), -2_500_000_000_000);
         assert!(change("0").is_err() && change("x").is_err());
         assert_eq!(metadata("a=b=c"), Ok(("a".to_owned(), Some("b=c".to_owned()))));
         assert_eq!(metadata("a="), Ok(("a".to_owned(), None)));
         assert!(metadata("=b").is_err() && metadata("a").is_err());
-        assert!("-1".parse::<Quota>().is_err() && "Default".parse::<Quota>().is_err());
+        assert!("Default".parse::<Quota>().is_err());
     }
 
     #[test]

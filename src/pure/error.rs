@@ -21,6 +21,7 @@ pub use self::stream::{STREAM_FAILED, STREAM_STOPPED, STREAM_WITHOUT_LEDGER, Str
 
 use super::idempotency::KeyRefusal;
 use super::money::Credits;
+use super::time::Timestamp;
 
 /// Why a call is not answered with what it asked for.
 #[derive(Clone, Debug, PartialEq)]
@@ -51,8 +52,10 @@ pub enum ApiError {
         used: Credits,
         /// Held by the caller's own running calls.
         held: Credits,
-        /// What the call needs at least.
-        needed: Credits,
+        /// What the call needs at least. None where that was not asked, for nothing is left.
+        needed: Option<Credits>,
+        /// When the month is over.
+        resets_at: Option<Timestamp>,
     },
     /// The account cannot pay, and its figures are not the caller's to know: its key is locked to domains, which every visitor of a page
     /// can read.
@@ -133,8 +136,8 @@ pub struct CreditShortage {
     pub available: Credits,
     /// What its running calls hold.
     pub held: Credits,
-    /// What the call would need at least.
-    pub needed: Credits,
+    /// What the call would need at least. None where that was not asked, for nothing is left.
+    pub needed: Option<Credits>,
     /// How many completion tokens it could pay for, when the request asked for more.
     pub affordable_tokens: Option<u64>,
     /// Whether the call would be covered if none of its own calls were running.
@@ -277,7 +280,8 @@ impl ApiError {
                 used,
                 held,
                 needed,
-            } => quota_exceeded(*quota, *used, *held, *needed),
+                resets_at,
+            } => quota_exceeded((*quota, *used, *held), *needed, *resets_at),
             ApiError::AccountShort(shortage) => account_short(shortage),
             ApiError::LimitSpent(shortage) => spent(shortage),
             ApiError::Forbidden(message) => WireError::new(403, "permission_error", message).final_answer(),

@@ -196,6 +196,8 @@ pub fn domain_allowed(lock: &[DomainPattern], from: Provenance<'_>) -> bool {
         return true;
     }
     let host = from.origin.or(from.referer).and_then(host_of);
+    // A browser that was given an address with the root's dot sends it along, and means the same host.
+    let host = host.map(|host| host.strip_suffix('.').unwrap_or(host));
     host.is_some_and(|host| lock.iter().any(|pattern| pattern.matches(host)))
 }
 
@@ -272,6 +274,26 @@ mod tests {
             !domain_allowed(&lock, from(Some("null"), Some("https://app.example.com/page"))),
             "Origin decides"
         );
+    }
+
+    #[test]
+    fn the_dot_of_the_root_makes_no_other_host() {
+        let lock = ["app.example.com".parse().unwrap(), "*.example.org".parse().unwrap()];
+        for (origin, is_allowed) in [
+            ("https://app.example.com.", true),
+            ("https://app.example.com.:8443", true),
+            ("https://a.example.org.", true),
+            ("https://app.example.com..", false),
+            ("https://example.org.", false),
+            ("https://.example.org.", false),
+            ("https://.", false),
+        ] {
+            let from = Provenance {
+                origin: Some(origin),
+                referer: None,
+            };
+            assert_eq!(domain_allowed(&lock, from), is_allowed, "{origin}");
+        }
     }
 
     #[test]

@@ -355,6 +355,9 @@ async fn a_long_body_is_not_taken_without_credit_where_no_model_is_free() {
     let answer = gateway.h2c.post("/llm/chat", long(MIB)).await;
     let error = answer.error(402, "insufficient_credits");
     assert_eq!(error["metadata"]["reason"], "insufficient_credits");
+    // What it needs is not known: the smallest amount was told, and who paid that in was refused again.
+    assert_eq!(error["metadata"].get("needed"), None, "{error}");
+    assert_eq!(error["message"], "Not enough credit: 0 is available.");
     gateway.check_untouched(&upstream).await;
     gateway.pay_in("1", "later").await;
     assert_eq!(status_of_head(&gateway, "/llm/chat", "").await, 100);
@@ -365,6 +368,11 @@ async fn a_long_body_is_not_taken_without_credit_where_no_model_is_free() {
         .await
         .error(402, "quota_exceeded");
     assert_eq!(error["metadata"]["reason"], "quota_exceeded");
+    assert_eq!(error["metadata"].get("needed"), None, "{error}");
+    assert_eq!(
+        error["message"],
+        "The monthly quota of 0 does not cover this call; 0 is used."
+    );
 }
 
 #[tokio::test]

@@ -98,6 +98,10 @@ async fn a_402_by_the_quota_for_a_prompt_that_cannot_be_paid_says_what_it_needs(
         let refused = ask(&gateway, json!({ "max_tokens": 4_000 })).await;
         let error = refused.error(402, "quota_exceeded");
         assert_eq!(told(&refused, "needed"), bound(4_000), "{error}");
+        let [quota, remaining] = ["limit", "remaining"].map(|name| told(&refused, name));
+        assert_eq!([quota, remaining], [Decimal::new(1, 2); 2], "{error}");
+        let resets_at = error["metadata"]["resets_at"].as_str().unwrap();
+        assert!(resets_at.ends_with("-01T00:00:00Z"), "{error}");
         gateway.check_untouched(&upstream).await;
     }
 }

@@ -129,6 +129,38 @@ async fn calls_at_once_are_limited_and_free_again_when_they_end() {
     gateway.check_books().await;
 }
 
+/// `Retry-After` was 1: who obeyed had no request left when the calls had ended, and was out for the rest of the minute.
+#[tokio::test]
+async fn who_comes_back_as_told_while_calls_run_has_a_request_left_until_the_minute_ends() {
+    let cue = Cue::new();
+    let upstream = Upstream::always(Reply::stream().role().wait(&cue).text("Hi").finish().usage(9, 1).done()).await;
+    let limits = json!({ "rpm": 6, "tpm": 100_000, "concurrency": 1 });
+    let setup = || Setup::over(&upstream).conf(|conf| conf["tiers"]["pro"] = limits.clone());
+    for (gateway, redis) in on_both(setup).await {
+        let running = gateway.http1.stream("/llm/chat", streaming(SMALL)).await.ok();
+        let refused = async || {
+            let answer = gateway.http1.post("/llm/chat", request(SMALL)).await;
+            let error = answer.error(429, "rate_limit_error");
+            assert_eq!(error["metadata"], json!({ "limit": "concurrent_requests", "value": 1 }));
+            answer.header("retry-after").parse::<i64>().unwrap()
+        };
+        // Four requests are left for what is left of the minute.
+        let mut wait = refused().await;
+        assert!((9..=12).contains(&wait), "{wait}");
+        // Redis' time is not the test's.
+        let mut passed = wait;
+        while redis.is_none() && passed < 60 {
+            gateway.clock.advance(wait * 1_000);
+            wait = refused().await;
+            passed += wait;
+        }
+        cue.give();
+        assert_eq!(running.rest().await.last().unwrap(), "[DONE]");
+        gateway.settled_balance().await;
+        gateway.check_books().await;
+    }
+}
+
 #[tokio::test]
 async fn a_keys_own_limits_are_its_own_and_other_keys_share_the_accounts() {
     let upstream = Upstream::always(Reply::chat("Hi", 9, 1)).await;

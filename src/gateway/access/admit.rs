@@ -300,8 +300,8 @@ fn call_refused(
     (spend, denial): (Option<&SpendLimits>, Denial),
 ) -> Refused {
     let needed = worst.hold(prices).map(|range| range.at_least).unwrap_or(Credits::MAX);
-    let resets = spend.map(|limits| (limits, access.id));
-    refused((access.snapshot, caller), needed, (denial, resets), |available| {
+    let asked = (access.snapshot, caller, access.id);
+    refused(asked, Some(needed), (denial, spend), |available| {
         let affordable = worst.affordable_each(available, prices).unwrap_or(0);
         (worst.bound == Bound::Client && worst.completion_each > 0).then_some(affordable)
     })

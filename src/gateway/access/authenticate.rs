@@ -30,7 +30,7 @@ pub(in crate::gateway) struct AuthContext<'a> {
 /// Finds the caller of a request, and by which digest.
 ///
 /// A key without the right prefix and checksum is refused before any store is asked, and so is one from an address that has
-/// failed too often, unless it has opened before.
+/// guessed too often, unless it has opened before.
 ///
 /// # Errors
 /// 401; 403 when the account is stopped; 429 when the address has failed too often; 503 when the store cannot say.
@@ -49,7 +49,8 @@ pub(in crate::gateway) async fn caller(
         .check(&digest, context.address, context.failures_max, now)
     {
         KeyCheck::Ask => {}
-        KeyCheck::Unknown | KeyCheck::Limited => return Err(failed()),
+        KeyCheck::Unknown => return Err(failed()),
+        KeyCheck::Limited => return Err(context.auth_throttle.limited(context.failures_max)),
     }
     Ok((of_digest(&digest, context).await?, digest))
 }
@@ -62,11 +63,16 @@ pub(in crate::gateway) async fn caller(
 pub(in crate::gateway) async fn of_digest(digest: &KeyDigest, context: &AuthContext<'_>) -> Result<Caller, ApiError> {
     let failed = || context.auth_throttle.failed(context.address, context.failures_max);
     let Some(found) = context.ledger.authenticate(digest).await.map_err(store_failed)? else {
-        context.auth_throttle.note_unknown(digest, context.clock.now());
+        context
+            .auth_throttle
+            .note_unknown(digest, context.address, context.clock.now());
         return Err(failed());
     };
     // When it expires was said by the ledger's clock.
-    let caller = found.checked(context.ledger.now()).ok_or_else(failed)?;
+    let Some(caller) = found.checked(context.ledger.now()) else {
+        context.auth_throttle.note_ended(digest, context.clock.now());
+        return Err(failed());
+    };
     context.auth_throttle.note_opened(digest);
     match caller.account.terms.status.stop() {
         None => Ok(caller),

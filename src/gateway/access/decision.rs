@@ -235,6 +235,7 @@ async fn admitted(
     let mut precheck = Precheck {
         snapshot: &snapshot,
         caller: &caller,
+        id: ctx.id,
         endpoint,
         is_domain_allowed: is_let_in(&caller, from),
         client: ctx.client,

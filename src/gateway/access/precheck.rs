@@ -12,15 +12,15 @@ use crate::ledger::Caller;
 use crate::pure::account::Look;
 use crate::pure::catalogue::{Model, ModelKind};
 use crate::pure::error::ApiError;
-use crate::pure::ids::Tier;
+use crate::pure::ids::{RequestId, Tier};
 use crate::pure::limits::RateView;
-use crate::pure::money::Credits;
 use crate::pure::request_body::Endpoint;
 
 /// A caller with a body to come.
 pub(in crate::gateway) struct Precheck<'a> {
     pub(in crate::gateway) snapshot: &'a Snapshot,
     pub(in crate::gateway) caller: &'a Caller,
+    pub(in crate::gateway) id: RequestId,
     pub(in crate::gateway) endpoint: Endpoint,
     /// Whether the key's domain lock lets the request in.
     pub(in crate::gateway) is_domain_allowed: bool,
@@ -72,7 +72,9 @@ impl Precheck<'_> {
             false => self.caller.look(&look),
         };
         let Err(denial) = looked else { return Ok(()) };
-        let Refused { error, rate } = refused((self.snapshot, self.caller), SMALLEST, (denial, None), |_| None);
+        // What it needs is not known without its body.
+        let asked = (self.snapshot, self.caller, self.id);
+        let Refused { error, rate } = refused(asked, None, (denial, None), |_| None);
         self.rate = rate;
         Err(error)
     }
@@ -86,6 +88,3 @@ fn is_open(model: &Model, endpoint: Endpoint, tier: Tier) -> bool {
     };
     model.kind() == kind && model.tier <= tier
 }
-
-/// The least that a call can cost which costs anything.
-const SMALLEST: Credits = Credits::from_pico(1);

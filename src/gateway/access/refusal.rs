@@ -8,15 +8,17 @@ use crate::pure::error::{AccountShortage, ApiError, CreditShortage, LimitKind, S
 use crate::pure::ids::RequestId;
 use crate::pure::limits::RateView;
 use crate::pure::money::Credits;
-use crate::pure::spend::{END_USERS_MAX, SpendLimits, Spender};
+use crate::pure::spend::{END_USERS_MAX, Reset, SpendLimits, Spender};
 
-/// What a caller is told of a denial of what needs at least `needed`; `affordable` are the completion tokens that an amount pays for.
+/// What a caller is told of a denial of what needs at least `needed`, where that is known; `affordable` are the completion tokens that an
+/// amount pays for.
 pub(in crate::gateway) fn refused(
-    (snapshot, caller): (&Snapshot, &Caller),
-    needed: Credits,
-    (denial, spend): (Denial, Option<(&SpendLimits, RequestId)>),
+    (snapshot, caller, id): (&Snapshot, &Caller, RequestId),
+    needed: Option<Credits>,
+    (denial, spend): (Denial, Option<&SpendLimits>),
     affordable: impl FnOnce(Credits) -> Option<u64>,
 ) -> Refused {
+    let is_covered_by = |amount: Credits| needed.is_some_and(|needed| amount >= needed);
     let limited = |limit, value, rate: RateView| Refused {
         error: ApiError::RateLimited {
             limit,
@@ -36,7 +38,7 @@ pub(in crate::gateway) fn refused(
                 error: ApiError::RateLimited {
                     limit,
                     value,
-                    retry_after_secs: 1,
+                    retry_after_secs: between_tries_secs(&rate),
                 },
                 rate: Some(rate),
             }
@@ -46,7 +48,7 @@ pub(in crate::gateway) fn refused(
             error: ApiError::RateLimited {
                 limit: LimitKind::EndUsers,
                 value: END_USERS_MAX.into(),
-                retry_after_secs: until_next_period(spend),
+                retry_after_secs: until_next_period(spend, id),
             },
             rate: Some(rate),
         },
@@ -56,14 +58,14 @@ pub(in crate::gateway) fn refused(
             held,
             rate,
         } => Refused {
-            error: limit_spent(spend, spender, (spent, held), needed),
+            error: limit_spent((spend, id), spender, (spent, held), needed),
             rate: Some(rate),
         },
         Denial::Credit { available, held, rate } if is_private => Refused {
             error: ApiError::AccountShort(AccountShortage {
                 is_quota: false,
                 needed,
-                in_flight: held > Credits::ZERO && available.saturating_add(held) >= needed,
+                in_flight: held > Credits::ZERO && is_covered_by(available.saturating_add(held)),
             }),
             rate: Some(rate),
         },
@@ -71,7 +73,7 @@ pub(in crate::gateway) fn refused(
             error: ApiError::AccountShort(AccountShortage {
                 is_quota: true,
                 needed,
-                in_flight: held > Credits::ZERO && used.saturating_add(needed) <= monthly_quota(snapshot, caller),
+                in_flight: held > Credits::ZERO && is_covered_by(monthly_quota(snapshot, caller).saturating_sub(used)),
             }),
             rate: Some(rate),
         },
@@ -81,7 +83,7 @@ pub(in crate::gateway) fn refused(
                 held,
                 needed,
                 affordable_tokens: affordable(available),
-                in_flight: held > Credits::ZERO && available.saturating_add(held) >= needed,
+                in_flight: held > Credits::ZERO && is_covered_by(available.saturating_add(held)),
             };
             Refused {
                 error: ApiError::InsufficientCredits(shortage),
@@ -94,6 +96,7 @@ pub(in crate::gateway) fn refused(
                 used,
                 held,
                 needed,
+                resets_at: Reset::Monthly.next(id.time().day()),
             };
             Refused {
                 error,
@@ -103,9 +106,16 @@ pub(in crate::gateway) fn refused(
     }
 }
 
+/// Seconds until a call for which too many run is tried again. Each try counts as a request, so one that asks each time it is told to has
+/// a request for it until the window ends: the calls may end at any moment.
+fn between_tries_secs(rate: &RateView) -> u64 {
+    let tries = rate.remaining_requests.saturating_add(1);
+    rate.reset_ms.div_ceil(tries).div_ceil(1000).max(1)
+}
+
 /// Seconds from the request to the end of the period in which its end user would count; a day where none ends.
-fn until_next_period(spend: Option<(&SpendLimits, RequestId)>) -> u64 {
-    let next = spend.and_then(|(limits, id)| {
+fn until_next_period(spend: Option<&SpendLimits>, id: RequestId) -> u64 {
+    let next = spend.and_then(|limits| {
         let end = limits.end_user()?.reset.next(id.time().day())?;
         u64::try_from(end.since(id.time())).ok()
     });
@@ -113,14 +123,13 @@ fn until_next_period(spend: Option<(&SpendLimits, RequestId)>) -> u64 {
 }
 
 fn limit_spent(
-    spend: Option<(&SpendLimits, RequestId)>,
+    (spend, id): (Option<&SpendLimits>, RequestId),
     spender: Spender,
     (spent, held): (Credits, Credits),
-    needed: Credits,
+    needed: Option<Credits>,
 ) -> ApiError {
-    let found = spend.and_then(|(limits, id)| Some((limits.of(spender)?, id)));
-    // A store only refuses by a limit that it was asked with.
-    let Some((limit, id)) = found else {
+    // A store only refuses by a limit that it was asked with, for what a call needs.
+    let (Some(limit), Some(needed)) = (spend.and_then(|limits| limits.of(spender)), needed) else {
         return ApiError::Internal;
     };
     ApiError::LimitSpent(SpendShortage {
@@ -134,3 +143,41 @@ fn limit_spent(
 }
 
 const DAY_SECS: u64 = 86_400;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::pure::limits::Limits;
+
+    fn rate(remaining_requests: u64, reset_ms: u64) -> RateView {
+        RateView {
+            limits: Limits {
+                rpm: 600,
+                tpm: 1,
+                concurrency: 1,
+            },
+            remaining_requests,
+            remaining_tokens: 1,
+            reset_ms,
+        }
+    }
+
+    /// `Retry-After: 1` spent the requests of the minute while the calls ran: who obeyed was refused for long after they had ended.
+    #[test]
+    fn who_tries_again_as_told_has_a_request_left_for_each_try_of_the_window() {
+        for (left, reset_ms) in [(15, 60_000), (0, 44_000), (1, 59_999), (2, 1), (590, 60_000)] {
+            let mut rate = rate(left, reset_ms);
+            loop {
+                let wait_ms = between_tries_secs(&rate) * 1000;
+                assert!(wait_ms >= 1000, "{rate:?}");
+                if wait_ms >= rate.reset_ms {
+                    break;
+                }
+                assert!(rate.remaining_requests > 0, "{rate:?}");
+                rate.remaining_requests -= 1;
+                rate.reset_ms -= wait_ms;
+            }
+        }
+        assert_eq!(between_tries_secs(&rate(590, 60_000)), 1);
+    }
+}

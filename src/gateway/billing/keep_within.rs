@@ -29,7 +29,7 @@ pub(in crate::gateway) fn uncovered(call: &Call) -> Option<ApiError> {
         Uncovered::NoCredit => ApiError::InsufficientCredits(CreditShortage {
             available: Credits::ZERO,
             held: Credits::ZERO,
-            needed: hold.amount(),
+            needed: Some(hold.amount()),
             affordable_tokens: None,
             in_flight: false,
         }),

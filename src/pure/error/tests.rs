@@ -48,7 +48,7 @@ fn only_a_shortage_by_running_calls_says_when_to_come_back() {
     let mut shortage = CreditShortage {
         available: Credits::ZERO,
         held: "0.5".parse().unwrap(),
-        needed: "0.1".parse().unwrap(),
+        needed: Some("0.1".parse().unwrap()),
         affordable_tokens: Some(3),
         in_flight: true,
     };

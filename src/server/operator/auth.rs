@@ -60,7 +60,7 @@ pub(super) async fn operator(
 }
 
 /// The operator of a token, with the token's digest. A malformed one is refused before the ledger is asked, and so is one from an address
-/// that has failed too often, unless it was good before.
+/// that has guessed too often, unless it was good before.
 ///
 /// # Errors
 /// As [`operator`].
@@ -77,7 +77,8 @@ pub(super) async fn of_token(
     let now = api.clock().now();
     match throttle.check(&digest, Some(address), most, now) {
         KeyCheck::Ask => {}
-        KeyCheck::Unknown | KeyCheck::Limited => return Err(failed()),
+        KeyCheck::Unknown => return Err(failed()),
+        KeyCheck::Limited => return Err(throttle.limited(most).into()),
     }
     match find(api, &digest).await? {
         Found::Good(operator) => {
@@ -89,7 +90,7 @@ pub(super) async fn of_token(
             Err(failed())
         }
         Found::Nobody => {
-            throttle.note_unknown(&digest, now);
+            throttle.note_unknown(&digest, Some(address), now);
             Err(failed())
         }
     }

@@ -13,7 +13,7 @@ fn errors() -> Vec<ApiError> {
     let shortage = CreditShortage {
         available: Credits::ZERO,
         held: Credits::ZERO,
-        needed: Credits::ZERO,
+        needed: Some(Credits::ZERO),
         affordable_tokens: None,
         in_flight: false,
     };
@@ -29,11 +29,12 @@ fn errors() -> Vec<ApiError> {
             quota: Credits::ZERO,
             used: Credits::ZERO,
             held: Credits::ZERO,
-            needed: Credits::ZERO,
+            needed: Some(Credits::ZERO),
+            resets_at: None,
         },
         ApiError::AccountShort(AccountShortage {
             is_quota: true,
-            needed: Credits::ZERO,
+            needed: Some(Credits::ZERO),
             in_flight: false,
         }),
         ApiError::Forbidden(text()),
