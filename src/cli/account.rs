@@ -241,7 +241,6 @@ struct AccountsShown {
     currency: String,
     accounts: Vec<AccountLine>,
     /// What the next page is after.
-    #[serde(skip_serializing_if = "Option::is_none")]
     next: Option<AccountId>,
     #[serde(skip)]
     is_page: bool,

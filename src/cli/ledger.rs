@@ -5,20 +5,20 @@ mod pages;
 pub(super) mod receipts;
 mod reconcile;
 pub(super) mod waiting;
+mod way;
 
-use std::path::Path;
 use std::time::Duration;
 
 use clap::Subcommand;
 use serde::Serialize;
 
+pub(super) use self::way::open;
+use self::way::{begins, existing};
 use super::failure::Failure;
 use super::output::{Align, Answer, Format, Show, Table, counted, facts, line};
 use super::remote;
 use super::user::this_user;
-use crate::clock::monotonic;
 use crate::config::{Config, RemoteGateway, Store};
-use crate::ledger::StoreError;
 use crate::ledger::admin::Acted;
 use crate::ledger::admin::{AdminError, AdminOp, AdminReply, AuditFinding, AuditReport, RecoverReport};
 use crate::ledger::control::{LedgerAccess, UNKNOWN_COMMAND};
@@ -54,7 +54,10 @@ pub(super) enum LedgerCommand {
 /// Asks the ledger of the configuration: by its owner's control socket while a gateway runs, else by its file. What writes is an act of
 /// this user's.
 pub(super) fn ask(config: &Config, op: AdminOp) -> Result<AdminReply, Failure> {
-    let way = access(config)?;
+    let way = match &config.store {
+        Store::Sqlite(path) if begins(&op) => Way::Here(open(path)?),
+        Store::Sqlite(_) | Store::Redis(_) | Store::Missing(_) | Store::Remote(_) => access(config)?,
+    };
     if let Way::Here(access) = &way {
         waiting::recover_before(&op, access, config)?;
     }
@@ -102,7 +105,7 @@ fn access(config: &Config) -> Result<Way, Failure> {
 
 fn here(config: &Config) -> Result<LedgerAccess, Failure> {
     Ok(match &config.store {
-        Store::Sqlite(path) => open(path)?,
+        Store::Sqlite(path) => existing(path, &config.path)?,
         Store::Redis(_) | Store::Missing(_) | Store::Remote(_) => LedgerAccess::to(config)?,
     })
 }
@@ -156,18 +159,6 @@ fn recovered(config: &Config) -> Result<Recovered, Failure> {
         report,
         kept,
     })
-}
-
-/// The way to the embedded ledger. Another command, or a gateway on its way up or down, owns the file for a moment without answering:
-/// that is waited for.
-pub(super) fn open(path: &Path) -> Result<LedgerAccess, StoreError> {
-    let started = monotonic();
-    loop {
-        match LedgerAccess::to_embedded(path) {
-            Err(StoreError::Owned(_)) if started.elapsed() < OWNED_WAIT_MAX => std::thread::sleep(OWNED_PAUSE),
-            other => return other,
-        }
-    }
 }
 
 #[derive(Serialize)]
@@ -332,8 +323,6 @@ impl Show for Recovered {
     }
 }
 
-const OWNED_WAIT_MAX: Duration = Duration::from_secs(5);
-const OWNED_PAUSE: Duration = Duration::from_millis(10);
 /// Moments are shown by the second.
 const SHOWN_EACH_MS: i64 = 1000;
 

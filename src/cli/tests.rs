@@ -36,6 +36,13 @@ impl Place {
         Place { folder }
     }
 
+    /// The same with a ledger in which nothing stands.
+    fn with_ledger() -> Place {
+        let place = Place::new();
+        drop(Embedded::open(&place.ledger(), Clock::System).unwrap());
+        place
+    }
+
     fn conf(&self) -> PathBuf {
         self.folder.path().join("tollgate.yaml")
     }

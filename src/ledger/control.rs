@@ -5,33 +5,51 @@ use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::admin::{AdminError, AdminOp, AdminReply};
-use super::control_socket::{WAIT_MAX, accepted, ask, connect, in_folder, socket_path};
-use super::embedded::Embedded;
-use super::{Ledger, StoreError};
-use crate::clock::Clock;
+use super::control_socket::{Reached, WAIT_MAX, accepted, ask_noting, connect, in_folder, socket_path};
+use super::embedded::{self, Embedded};
+use super::{Ledger, STOPPED, StoreError};
+use crate::clock::{Clock, monotonic};
 
 /// How a command reaches the ledger.
 #[derive(Debug)]
 pub enum LedgerAccess {
     /// This process owns it.
     Own(Ledger),
-    /// Another process owns it and listens on this socket.
+    /// Another process owns the one in this file, and listens on the socket beside it.
     Socket(PathBuf),
 }
 
 impl LedgerAccess {
-    /// Opens the way to the embedded ledger at `path`: the owner's socket when there is one, else the file itself.
+    /// Opens the way to the embedded ledger at `path`: the owner's socket when there is one, else the file itself, which is made where it
+    /// is missing.
     ///
     /// # Errors
     /// When the file is owned by a process that does not answer, or cannot be opened.
     pub fn to_embedded(path: &Path) -> Result<LedgerAccess, StoreError> {
-        let socket = socket_path(path);
-        if connect(&socket).is_ok() {
-            return Ok(LedgerAccess::Socket(socket));
+        let path = embedded::real(path);
+        if connect(&socket_path(&path)).is_ok() {
+            return Ok(LedgerAccess::Socket(path));
         }
-        Embedded::open(path, Clock::System).map(|store| LedgerAccess::Own(Ledger::Embedded(store)))
+        Embedded::open(&path, Clock::System).map(|store| LedgerAccess::Own(Ledger::Embedded(store)))
+    }
+
+    /// The same to one that is there. None where there is none; then nothing is made.
+    ///
+    /// # Errors
+    /// As [`LedgerAccess::to_embedded`].
+    pub(crate) fn to_existing(path: &Path) -> Result<Option<LedgerAccess>, StoreError> {
+        let path = embedded::real(path);
+        if connect(&socket_path(&path)).is_err() && embedded::is_new(&path) {
+            // Whoever makes it at this moment has its lock.
+            Embedded::expect_no_owner(&path)?;
+            if embedded::is_new(&path) {
+                return Ok(None);
+            }
+        }
+        LedgerAccess::to_embedded(&path).map(Some)
     }
 
     /// Opens the way to the ledger that the configuration names.
@@ -47,13 +65,45 @@ impl LedgerAccess {
         }
     }
 
-    /// Runs a command. Blocks.
+    /// Runs a command. Where its owner goes before it has begun it, or only reads it and does not answer, the ledger's next owner is looked
+    /// for, for 5 seconds at most. Blocks.
+    ///
+    /// # Errors
+    /// When it is refused or fails, nobody answers, or the owner has it and does not answer: then the error says that it may be done.
     pub fn run(&self, op: AdminOp) -> Result<AdminReply, AdminError> {
         match self {
             LedgerAccess::Own(Ledger::Embedded(store)) => store.run_blocking(op),
             LedgerAccess::Own(Ledger::Redis(store)) => store.run_blocking(op),
-            LedgerAccess::Socket(socket) => ask(socket, &op),
+            LedgerAccess::Socket(path) => ask_owner(path, &op),
         }
+    }
+}
+
+/// Asks whoever owns the ledger at `path`, which may change hands meanwhile, or be nobody's: then it is this process' for the command.
+fn ask_owner(path: &Path, op: &AdminOp) -> Result<AdminReply, AdminError> {
+    let (socket, started) = (socket_path(path), monotonic());
+    loop {
+        let mut reached = Reached::Nobody;
+        let asked = ask_noting(&socket, op, &mut reached);
+        if !may_be_asked_again(&asked, op, reached) || started.elapsed() >= OWNER_WAIT_MAX {
+            return asked;
+        }
+        std::thread::sleep(OWNER_PAUSE);
+        match LedgerAccess::to_existing(path) {
+            Ok(Some(LedgerAccess::Own(Ledger::Embedded(store)))) => return store.run_blocking(op.clone()),
+            // It has an owner that listens, or one that does not yet; an error of the next try says what else it is.
+            Ok(_) | Err(_) => {}
+        }
+    }
+}
+
+/// Whether the command has certainly had no effect for want of an owner.
+fn may_be_asked_again(asked: &Result<AdminReply, AdminError>, op: &AdminOp, reached: Reached) -> bool {
+    match (asked, reached) {
+        (Err(AdminError::Store(_)), Reached::Nobody) => true,
+        (Err(AdminError::Store(_)), Reached::Sent) => !op.writes(),
+        (Err(AdminError::Store(why)), Reached::Answered) => why.ends_with(STOPPED),
+        (Ok(_) | Err(_), _) => false,
     }
 }
 
@@ -140,6 +190,10 @@ fn tell(mut stream: &UnixStream, reply: &Result<AdminReply, AdminError>) -> std:
     stream.write_all(&text)
 }
 
+/// For how long a command looks for its ledger's owner.
+pub(crate) const OWNER_WAIT_MAX: Duration = Duration::from_secs(5);
+pub(crate) const OWNER_PAUSE: Duration = Duration::from_millis(10);
+
 /// Reads that run at once.
 const READS_MAX: usize = 32;
 
@@ -182,6 +236,106 @@ mod tests {
                 Ok(AdminReply::Maintenance { on: true })
             );
         }
+    }
+
+    /// What a command is answered by an owner that gives these answers, none where it only hangs up, and then is gone; and how many commands
+    /// that got.
+    fn answered_by(
+        path: &Path,
+        op: &AdminOp,
+        answers: Vec<Option<Result<AdminReply, AdminError>>>,
+    ) -> (Result<AdminReply, AdminError>, usize) {
+        const NO_MORE: &str = "no more\n";
+        let mut listener = Some(UnixListener::bind(socket_path(path)).unwrap());
+        let answer_all = move || {
+            let last = answers.len();
+            for (number, answer) in (1..).zip(answers) {
+                let accept = || listener.as_ref().unwrap().accept().unwrap().0;
+                let (mut stream, mut line) = (accept(), String::new());
+                // A line that is empty is a probe.
+                while BufReader::new(&stream).read_line(&mut line).unwrap() == 0 {
+                    stream = accept();
+                }
+                if line == NO_MORE {
+                    return number - 1;
+                }
+                if number == last {
+                    listener = None; // Whoever asks again finds nobody.
+                }
+                if let Some(answer) = answer {
+                    tell(&stream, &answer).unwrap();
+                }
+            }
+            last
+        };
+        std::thread::scope(|scope| {
+            let owner = scope.spawn(answer_all);
+            let answer = LedgerAccess::to_embedded(path).unwrap().run(op.clone());
+            if let Ok(mut waits) = connect(&socket_path(path)) {
+                waits.write_all(NO_MORE.as_bytes()).unwrap();
+            }
+            let commands = owner.join().unwrap();
+            std::fs::remove_file(socket_path(path)).unwrap();
+            (answer, commands)
+        })
+    }
+
+    fn store_failed(why: &str) -> Result<AdminReply, AdminError> {
+        Err(AdminError::Store(why.to_owned()))
+    }
+
+    #[test]
+    fn a_command_that_its_owner_has_not_begun_is_given_to_the_next_one() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("ledger.db");
+        let (act, read) = (AdminOp::Maintenance { on: true }, AdminOp::AccountList);
+        let done = || Ok(AdminReply::Maintenance { on: true });
+        let listed = || Ok(AdminReply::Accounts { accounts: Vec::new() });
+        let stopped = || Some(store_failed(STOPPED));
+        let answers = vec![stopped(), stopped(), Some(done())];
+        assert_eq!(answered_by(&path, &act, answers), (done(), 3));
+        let unread = store_failed(&StoreError::Unavailable(STOPPED.to_owned()).to_string());
+        let answers = vec![Some(unread), None, Some(listed())];
+        assert_eq!(answered_by(&path, &read, answers), (listed(), 3));
+        let busy = || store_failed("too much is read at once; ask again");
+        assert_eq!(answered_by(&path, &read, vec![Some(busy())]), (busy(), 1));
+        // Nobody has it any more: the command does.
+        drop(Embedded::open(&path, Clock::System).unwrap());
+        assert_eq!(answered_by(&path, &act, vec![stopped()]), (done(), 1));
+        assert_eq!(answered_by(&path, &read, vec![None]), (listed(), 1));
+    }
+
+    #[test]
+    fn an_act_that_was_sent_and_not_answered_is_sent_once_and_said_to_be_unknown() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("ledger.db");
+        let act = AdminOp::Maintenance { on: true };
+        let (answer, commands) = answered_by(&path, &act, vec![None]);
+        let says = "; it is not known whether it was done: run it again; a reference counts once";
+        assert!(
+            matches!(&answer, Err(AdminError::Store(why)) if why.ends_with(says)),
+            "{answer:?}"
+        );
+        assert_eq!(commands, 1);
+    }
+
+    #[test]
+    fn a_ledger_that_is_being_made_is_waited_for_and_one_that_is_not_there_is_not_made() {
+        let folder = tempfile::tempdir().unwrap();
+        let data = folder.path().join("data");
+        let path = data.join("ledger.db");
+        assert!(matches!(LedgerAccess::to_existing(&path), Ok(None)));
+        assert!(!data.exists());
+        std::fs::create_dir(&data).unwrap();
+        let lock = std::fs::File::create(path.with_extension("lock")).unwrap();
+        lock.lock().unwrap();
+        let refused = LedgerAccess::to_existing(&path);
+        assert!(matches!(refused, Err(StoreError::Owned(_))), "{refused:?}");
+        lock.unlock().unwrap();
+        assert!(matches!(LedgerAccess::to_existing(&path), Ok(None)));
+        drop(Embedded::open(&path, Clock::System).unwrap());
+        let found = LedgerAccess::to_existing(&path);
+        assert!(matches!(found, Ok(Some(LedgerAccess::Own(_)))), "{found:?}");
     }
 
     #[test]

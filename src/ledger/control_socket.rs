@@ -59,21 +59,42 @@ pub(crate) fn accepted(
     }
 }
 
-pub(super) fn ask(socket: &Path, op: &AdminOp) -> Result<AdminReply, AdminError> {
-    ask_noting(socket, op, &mut false)
+/// How far a command came.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Reached {
+    /// Nobody has it.
+    Nobody,
+    /// It was sent, and no whole answer came: whether it was done is not known.
+    Sent,
+    /// The owner has answered.
+    Answered,
 }
 
-/// The same, and whether the command was sent: if not, nobody has it.
-pub(super) fn ask_noting(socket: &Path, op: &AdminOp, was_sent: &mut bool) -> Result<AdminReply, AdminError> {
+pub(super) fn ask(socket: &Path, op: &AdminOp) -> Result<AdminReply, AdminError> {
+    ask_noting(socket, op, &mut Reached::Nobody)
+}
+
+/// The same, and how far the command came.
+pub(super) fn ask_noting(socket: &Path, op: &AdminOp, reached: &mut Reached) -> Result<AdminReply, AdminError> {
+    *reached = Reached::Nobody;
     let failed = |error: std::io::Error| AdminError::Store(format!("{}: {error}", socket.display()));
     let mut stream = connect(socket).map_err(failed)?;
     stream.set_read_timeout(Some(WAIT_MAX)).map_err(failed)?;
     let mut text = serde_json::to_vec(op).map_err(|error| AdminError::Invalid(error.to_string()))?;
     text.push(b'\n');
     stream.write_all(&text).map_err(failed)?;
-    *was_sent = true;
+    *reached = Reached::Sent;
+    let unanswered = |error: std::io::Error| match op.writes() {
+        true => AdminError::Store(format!("{}: {error}; {UNKNOWN_IF_DONE}", socket.display())),
+        false => failed(error),
+    };
     let mut line = String::new();
-    BufReader::new(stream).read_line(&mut line).map_err(failed)?;
+    BufReader::new(stream).read_line(&mut line).map_err(unanswered)?;
+    // An owner that dies writes no line, or a part of one.
+    if !line.ends_with('\n') {
+        return Err(unanswered(std::io::ErrorKind::UnexpectedEof.into()));
+    }
+    *reached = Reached::Answered;
     serde_json::from_str::<Result<AdminReply, AdminError>>(&line)
         .map_err(|error| AdminError::Store(format!("the gateway's answer cannot be read: {error}")))?
 }
@@ -107,6 +128,9 @@ fn aside_path(database: &Path) -> PathBuf {
 pub(crate) fn socket_path(database: &Path) -> PathBuf {
     database.with_extension("control")
 }
+
+/// What is said of a command that was sent and not answered.
+const UNKNOWN_IF_DONE: &str = "it is not known whether it was done: run it again; a reference counts once";
 
 pub(super) const WAIT_MAX: Duration = Duration::from_secs(30);
 

@@ -50,7 +50,7 @@ use std::time::Duration;
 
 use self::command::{Command, Commands};
 pub(crate) use self::owner::SERVES_WITHIN;
-pub(super) use self::place::is_new;
+pub(super) use self::place::{is_new, real};
 use self::reports::Reports;
 use self::shared::Shared;
 pub use self::shared::{COMMIT_WINDOW, EmbeddedAccount};
@@ -58,7 +58,7 @@ use self::writer::start_thread;
 use super::admin::{AdminError, AdminOp, AdminReply, RecoverReport};
 use super::sqlite::ReceiptBounds;
 use super::store_metrics::StoreMetrics;
-use super::{Figures, Found, StoreError};
+use super::{Figures, Found, STOPPED, StoreError};
 use crate::clock::Clock;
 use crate::pure::account::{Denial, Look, Scope};
 use crate::pure::ids::KeyDigest;
@@ -80,10 +80,10 @@ pub struct Embedded {
 }
 
 impl Embedded {
-    /// Opens the ledger at `path` and takes its lock.
+    /// Opens the ledger at `path` and takes its lock. Where that is a symbolic link, both are beside the file that it leads to.
     ///
     /// # Errors
-    /// When another process owns it, or the file cannot be read.
+    /// When another process owns it, or the file cannot be read or has several names.
     pub fn open(path: &Path, clock: Clock) -> Result<Arc<Embedded>, StoreError> {
         Embedded::open_for(path, None, clock)
     }
@@ -105,6 +105,8 @@ impl Embedded {
     }
 
     fn open_for(path: &Path, receipts: Option<ReceiptBounds>, clock: Clock) -> Result<Arc<Embedded>, StoreError> {
+        let path = &place::real(path);
+        place::check_names(path)?;
         let lock = take_lock(path)?;
         let mut database = place::open(path, &lock)?;
         let receipts = match receipts {
@@ -129,7 +131,7 @@ impl Embedded {
         }))
     }
 
-    /// Where the file is.
+    /// Where the file is, whatever link leads to it.
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -251,7 +253,7 @@ impl Embedded {
     /// When the thread has ended.
     fn tell(&self, command: Command) -> Result<(), StoreError> {
         let commands = self.commands.lock().unwrap_or_else(PoisonError::into_inner);
-        let stopped = |_| StoreError::Unavailable("the ledger has stopped".to_owned());
+        let stopped = |_| StoreError::Unavailable(STOPPED.to_owned());
         commands.send(command).map_err(stopped)
     }
 
@@ -272,7 +274,7 @@ impl Drop for Embedded {
 }
 
 fn stopped() -> AdminError {
-    AdminError::Store("the ledger has stopped".to_owned())
+    AdminError::Store(STOPPED.to_owned())
 }
 
 /// For how many days receipts are kept in a file that was never opened with another number.

@@ -17,6 +17,9 @@ pub enum StoreError {
     Corrupt(String),
 }
 
+/// What an owner that stops says of a command that it has not begun.
+pub(crate) const STOPPED: &str = "the ledger has stopped";
+
 impl From<rusqlite::Error> for StoreError {
     fn from(error: rusqlite::Error) -> StoreError {
         StoreError::Unavailable(error.to_string())

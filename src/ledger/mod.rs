@@ -45,6 +45,7 @@ use crate::pure::time::{Days, Timestamp};
 use self::admin::{AdminError, AdminOp, AdminReply, AuditReport, ReceiptPage, ReceiptQuery, RecoverReport};
 pub use self::caller::{Caller, FoundKey};
 pub use self::cover::Uncovered;
+pub(crate) use self::error::STOPPED;
 pub use self::error::StoreError;
 pub(crate) use self::handle::AccountHandle;
 pub use self::hold::Hold;

@@ -283,7 +283,10 @@ fn commands_beside_a_demo_say_which_ledger_they_are_about() {
     }
     drop(demo);
     let (_, note) = run(&["account", "list"], None);
-    assert_eq!(note, "", "no demo runs any more");
+    assert!(
+        note.starts_with("error: there is no ledger at other.db") && note.lines().count() == 1,
+        "no demo runs any more: {note}"
+    );
 }
 
 /// The configuration is named by the environment: a line of usage that shows it says that it has to be typed.

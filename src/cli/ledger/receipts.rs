@@ -85,7 +85,6 @@ struct ReceiptsShown {
     account: AccountId,
     receipts: Vec<Receipt>,
     /// Where those before them begin, where there may be some.
-    #[serde(skip_serializing_if = "Option::is_none")]
     next: Option<String>,
 }
 

@@ -212,7 +212,7 @@ fn terms(place: &Place) {
     let (_, page) = place.json("account list --search acme --after acme");
     assert_eq!(
         (&page["accounts"][0]["name"], page.get("next")),
-        (&Value::from("acme-2"), None)
+        (&Value::from("acme-2"), Some(&Value::Null))
     );
     assert!(!place.run("account list").stdout.contains("STATUS"));
     assert_eq!(place.run("account list --search zoe").stdout, "no such accounts\n");

@@ -45,7 +45,7 @@ fn generations_are_shown_page_by_page() {
         let mut all = ids(&first);
         all.extend(ids(&second));
         let expected = [3, 2, 1].map(|number| RequestId::from_bytes([number; 16]).to_string());
-        assert_eq!((all, second.get("next")), (expected.to_vec(), None));
+        assert_eq!((all, second.get("next")), (expected.to_vec(), Some(&Value::Null)));
         let text = place.run("generations acme --limit 2").stdout;
         assert!(text.ends_with(&format!("older ones: --before {next}\n")), "{text}");
         // By its older name, the same.
@@ -87,6 +87,14 @@ fn usage_is_of_chosen_days_by_model_key_or_day() {
         );
         let none = place.run(&format!("usage acme --to {}", day(1))).stdout;
         assert_eq!(none, format!("acme has used nothing from 1970-01-01 to {}\n", day(1)));
+        // A member that was asked for is there, also where it has nothing in it, and another is not.
+        for (by, is, is_not) in [("key", "by_key", "by_end_user"), ("end_user", "by_end_user", "by_key")] {
+            let (_, none) = place.json(&format!("usage acme --to {} --by {by}", day(1)));
+            assert_eq!(
+                (none.get(is), none.get(is_not)),
+                (Some(&Value::Array(Vec::new())), None)
+            );
+        }
         let turned = place.run(&format!("usage acme --from {}", day(-1)));
         assert!(turned.status == 2 && turned.stderr.contains("is after"), "{turned:?}");
         assert_eq!(place.run(&format!("{chosen} --period 7d")).status, 2);

@@ -42,7 +42,7 @@ fn an_audit_tells_of_journals_that_wait() {
 
 #[test]
 fn beside_a_gateway_a_recovery_says_that_this_is_what_the_gateway_found() {
-    let place = Place::new();
+    let place = Place::with_ledger();
     let begins = "a gateway runs on this ledger and does this by itself; at its start it found:\n\njournals read";
     let alone = place.run("ledger recover").stdout;
     assert!(alone.starts_with("journals read"), "{alone}");

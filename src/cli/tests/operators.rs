@@ -182,7 +182,7 @@ fn pages(place: &Place, all: &[Value]) {
 
 #[test]
 fn every_command_that_writes_is_logged_on_the_file() {
-    let place = Place::new();
+    let place = Place::with_ledger();
     assert!(place.run("operator list").stdout.contains("no operators"));
     assert_eq!(place.run("operator log").stdout, "no acts\n");
     every_act(&place);

@@ -57,3 +57,44 @@ fn an_address_that_is_not_set_is_an_error_of_what_asks_the_ledger_and_of_nothing
     );
     assert_eq!(place.run("catalogue check").status, 0);
 }
+
+/// A typing error in `store`, or a folder that was moved: an audit of nothing balances.
+#[test]
+fn a_ledger_that_is_not_there_is_begun_by_the_first_account_or_operator_alone() {
+    for begins in ["account create acme --tier pro", "operator create anna --role admin"] {
+        let place = Place::new();
+        let says = format!("there is no ledger at {}: ", place.ledger().display());
+        for words in [
+            "account list",
+            "account show acme",
+            "account set acme --tier pro",
+            "account suspend acme",
+            "account statement acme",
+            "credits add acme 1 --reference A",
+            "credits correct acme -1 --reference A",
+            "credits list acme",
+            "key create --account acme",
+            "key list acme",
+            "operator list",
+            "operator log",
+            "usage acme",
+            "generations acme",
+            "ledger audit",
+            "ledger repair",
+            "ledger recover",
+            "ledger receipts acme",
+            "maintenance on",
+            "webhook list",
+        ] {
+            let told = place.error(words);
+            assert!(told.starts_with(&format!("error: {says}")), "{words}: {told}");
+            let json = place.run(&format!("{words} --json"));
+            let told: Value = serde_json::from_str(&json.stderr).unwrap();
+            let message = told["error"]["message"].as_str().unwrap();
+            assert!(json.status == 1 && message.starts_with(&says), "{words}: {told}");
+            assert!(!place.folder.path().join("data").exists(), "{words} has made something");
+        }
+        place.json(begins);
+        assert_eq!(place.json("ledger audit").1["balanced"], true);
+    }
+}

@@ -326,7 +326,7 @@ fn a_key_in_the_wrong_place_is_not_repeated() {
 
 #[test]
 fn the_configuration_may_be_named_before_or_after_the_command() {
-    let place = Place::new();
+    let place = Place::with_ledger();
     let conf = place.conf().display().to_string();
     for words in [
         "--conf C --json account list",
@@ -335,7 +335,7 @@ fn the_configuration_may_be_named_before_or_after_the_command() {
     ] {
         let outcome = tollgate(&words.replace('C', &conf));
         assert_eq!(
-            outcome.stdout, "{\"currency\":\"USD\",\"accounts\":[]}\n",
+            outcome.stdout, "{\"currency\":\"USD\",\"accounts\":[],\"next\":null}\n",
             "{words}: {}",
             outcome.stderr
         );
@@ -345,7 +345,7 @@ fn the_configuration_may_be_named_before_or_after_the_command() {
 /// A program reads errors in the form that it asked for, and no key that was typed in the wrong place.
 #[test]
 fn errors_of_json_commands_are_json() {
-    let place = Place::new();
+    let place = Place::with_ledger();
     let key = format!("tg_{}", "0a".repeat(36));
     for (words, status, part) in [
         ("account show nobody", 1, "nobody"),

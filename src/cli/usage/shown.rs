@@ -42,11 +42,12 @@ pub(super) struct UsageShown {
     total_cost: Credits,
     by_model: Vec<ModelSums>,
     by_day: Vec<DaySums>,
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    by_key: Vec<KeySums>,
-    /// Over the receipts that are kept.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    by_end_user: Vec<EndUserSums>,
+    /// Where they are asked by key, also if there are none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    by_key: Option<Vec<KeySums>>,
+    /// Over the receipts that are kept. Where they are asked by end user, also if there are none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    by_end_user: Option<Vec<EndUserSums>>,
     #[serde(skip)]
     by: By,
     /// What each day spent by model, for the plot.
@@ -154,8 +155,8 @@ impl UsageShown {
             total_cost: total.cost,
             by_model,
             by_day: by_day.collect(),
-            by_key: keys.into_iter().map(|(key, sums)| KeySums { key, sums }).collect(),
-            by_end_user: Vec::new(),
+            by_key: Some(keys.into_iter().map(|(key, sums)| KeySums { key, sums }).collect()),
+            by_end_user: None,
             by: By::Model,
             spending,
         }
@@ -163,7 +164,13 @@ impl UsageShown {
 
     /// The same for one key, and shown by something.
     pub(super) fn by(self, by: By, key: Option<KeyId>) -> UsageShown {
-        UsageShown { by, key, ..self }
+        let by_key = self.by_key.filter(|_| by == By::Key);
+        UsageShown {
+            by,
+            key,
+            by_key,
+            ..self
+        }
     }
 
     /// The same with the sums of end users, the dearest first.
@@ -181,12 +188,15 @@ impl UsageShown {
         };
         let mut by_end_user: Vec<EndUserSums> = rows.into_iter().map(line).collect();
         by_end_user.sort_by_key(|line| std::cmp::Reverse(line.sums.cost));
-        UsageShown { by_end_user, ..self }
+        UsageShown {
+            by_end_user: Some(by_end_user),
+            ..self
+        }
     }
 
     /// What is to be said of calls that are in the total and in no end user's sums.
     fn without_receipts(&self) -> String {
-        let summed = self.by_end_user.iter().map(|line| line.sums.requests).sum();
+        let summed = self.by_end_user.iter().flatten().map(|line| line.sums.requests).sum();
         match self.total_requests.saturating_sub(summed) {
             missing if self.by == By::EndUser && missing > 0 => {
                 let calls = counted(missing, "call");
@@ -314,9 +324,19 @@ impl UsageShown {
                 .iter()
                 .map(|line| (line.model.as_str(), &line.sums))
                 .collect(),
-            By::Key => self.by_key.iter().map(|line| (line.key.as_str(), &line.sums)).collect(),
+            By::Key => self
+                .by_key
+                .iter()
+                .flatten()
+                .map(|line| (line.key.as_str(), &line.sums))
+                .collect(),
             By::Day => self.by_day.iter().map(|line| (line.day.as_str(), &line.sums)).collect(),
-            By::EndUser => self.by_end_user.iter().map(|line| (&*line.shown, &line.sums)).collect(),
+            By::EndUser => self
+                .by_end_user
+                .iter()
+                .flatten()
+                .map(|line| (&*line.shown, &line.sums))
+                .collect(),
         };
         let total = self.total();
         for (name, sums) in lines.into_iter().chain([("total", &total)]) {

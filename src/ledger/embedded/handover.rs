@@ -16,6 +16,7 @@ use super::shared::{EmbeddedAccount, Shared};
 use super::spending;
 use crate::clock::monotonic;
 use crate::ledger::admin::{AdminError, AdminOp, AdminReply, ReceiptPage, ReceiptQuery};
+use crate::ledger::control_socket::Reached;
 use crate::ledger::journal::LiveHold;
 use crate::ledger::query::{EndUserQuery, EndUserUsage, KeyedRow, UsageQuery};
 use crate::ledger::{Figures, StoreError, control_socket};
@@ -102,9 +103,9 @@ impl Embedded {
     async fn ask_once(&self, op: AdminOp) -> (Result<AdminReply, AdminError>, bool) {
         let socket = control_socket::socket_path(&self.path);
         let ask = move || {
-            let mut was_sent = false;
-            let asked = control_socket::ask_noting(&socket, &op, &mut was_sent);
-            (asked, was_sent)
+            let mut reached = Reached::Nobody;
+            let asked = control_socket::ask_noting(&socket, &op, &mut reached);
+            (asked, reached != Reached::Nobody)
         };
         let asked = tokio::task::spawn_blocking(ask).await;
         let unasked = |error| AdminError::Store(format!("the successor was not asked: {error}"));

@@ -66,6 +66,33 @@ pub(in crate::ledger) fn is_new(path: &Path) -> bool {
     is_empty(path) && is_empty(&beside(path, "-wal"))
 }
 
+/// Where the file itself is, when `path` is a symbolic link to it: whoever opens it there has its lock and its control socket beside it too. A
+/// link to nothing stays what it is.
+pub(in crate::ledger) fn real(path: &Path) -> PathBuf {
+    match path.is_symlink() {
+        true => path.canonicalize().unwrap_or_else(|_| path.to_owned()),
+        false => path.to_owned(),
+    }
+}
+
+/// Whether a file that is there has this name alone. Each name (hard link) has a lock and a log of its own: by two of them the file would have
+/// two owners, who write over each other. Changes nothing.
+///
+/// # Errors
+/// When it has others.
+pub(super) fn check_names(path: &Path) -> Result<(), StoreError> {
+    let about = std::fs::metadata(path).ok().filter(std::fs::Metadata::is_file);
+    let names = about.map_or(1, |about| about.nlink());
+    if names <= 1 {
+        return Ok(());
+    }
+    let file = path.display();
+    Err(StoreError::Unavailable(format!(
+        "{file} has {names} names (hard links), by which several processes could own it at once: remove the others, which `find DIRECTORY \
+         -samefile {file}` shows"
+    )))
+}
+
 /// A file over restarts of the machine: that may give its device another number, some file systems number inodes anew with each mount, and
 /// a new file may get the inode of one that was deleted. So the time of its birth decides, where that is known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -18,6 +18,7 @@ impl Embedded {
     /// # Errors
     /// As [`Embedded::open`] would, as far as the head of the file tells.
     pub(in crate::ledger) fn preflight(path: &Path) -> Result<(), StoreError> {
+        let path = &place::real(path);
         let above = path.parent().unwrap_or(Path::new(""));
         folder::can_be_made(above).map_err(|error| {
             let folder = above.display();
@@ -27,6 +28,7 @@ impl Embedded {
             };
             StoreError::Unavailable(format!("{failed} the folder {folder}: {error}"))
         })?;
+        place::check_names(path)?;
         sqlite::check_header(path)?;
         let started = monotonic();
         while is_owned(&path.with_extension("lock"))? {
@@ -40,6 +42,17 @@ impl Embedded {
             .ok()
             .and_then(|lock| kept(&lock));
         place::check(path, opened_last)
+    }
+
+    /// Tells of a process that has the lock of the ledger at `path`. Makes, changes and keeps nothing.
+    ///
+    /// # Errors
+    /// When there is one, or that cannot be told.
+    pub(in crate::ledger) fn expect_no_owner(path: &Path) -> Result<(), StoreError> {
+        match is_owned(&path.with_extension("lock"))? {
+            true => Err(owned_by_another(path)),
+            false => Ok(()),
+        }
     }
 }
 

@@ -8,10 +8,10 @@ use super::Embedded;
 use super::command::Command;
 use super::reports::REPORT_MAX;
 use super::shared::EmbeddedAccount;
-use crate::ledger::StoreError;
 use crate::ledger::admin::{ReceiptPage, ReceiptQuery};
 use crate::ledger::query::{EndUserQuery, EndUserUsage, KeyedRow, UsageQuery};
 use crate::ledger::sqlite::Reader;
+use crate::ledger::{STOPPED, StoreError};
 use crate::pure::ids::AccountId;
 
 impl Embedded {
@@ -99,7 +99,7 @@ impl Embedded {
     async fn flush(&self) -> Result<(), StoreError> {
         let (written, is_written) = oneshot::channel();
         self.tell(Command::Flush(written))?;
-        let stopped = |_| StoreError::Unavailable("the ledger has stopped".to_owned());
+        let stopped = |_| StoreError::Unavailable(STOPPED.to_owned());
         is_written.await.map_err(stopped)?
     }
 

@@ -14,7 +14,6 @@ use super::reports::Reports;
 use super::shared::{EmbeddedAccount, Shared};
 use super::{Embedded, stopped};
 use crate::clock::monotonic;
-use crate::ledger::StoreError;
 use crate::ledger::acts::number_before;
 use crate::ledger::admin::accounts::{AccountOp, AccountView};
 use crate::ledger::admin::events::EventOp;
@@ -22,6 +21,7 @@ use crate::ledger::admin::operators::OperatorOp;
 use crate::ledger::admin::{AdminError, AdminOp, AdminReply, AuditReport, ReceiptQuery};
 use crate::ledger::query::{KeyedRow, UsageQuery};
 use crate::ledger::sqlite::Reader;
+use crate::ledger::{STOPPED, StoreError};
 use crate::pure::ids::{AccountId, KeyDigest};
 
 /// What a command reads of the file needs.
@@ -223,5 +223,5 @@ impl Reads {
 }
 
 fn gone() -> StoreError {
-    StoreError::Unavailable("the ledger has stopped".to_owned())
+    StoreError::Unavailable(STOPPED.to_owned())
 }

@@ -22,7 +22,7 @@ use super::writer::start_thread;
 use crate::clock::monotonic;
 use crate::ledger::journal::Entry;
 use crate::ledger::sqlite::{Database, StoredAccount};
-use crate::ledger::{StoreError, control_socket};
+use crate::ledger::{STOPPED, StoreError, control_socket};
 use crate::pure::account::{AccountState, Settled};
 use crate::pure::ids::AccountId;
 use crate::pure::money::Credits;
@@ -52,7 +52,7 @@ impl Embedded {
         self.shared.successor_serves.store(false, Ordering::Relaxed);
         let (reply, answer) = oneshot::channel();
         self.tell(Command::HandOver(reply))?;
-        let stopped = |_| StoreError::Unavailable("the ledger has stopped".to_owned());
+        let stopped = |_| StoreError::Unavailable(STOPPED.to_owned());
         answer.blocking_recv().map_err(stopped)??;
         *self.shared.away_since.lock().unwrap_or_else(PoisonError::into_inner) = Some(monotonic());
         stops::watch(&self.shared, &self.path);

@@ -5,6 +5,7 @@ use std::os::unix::fs::MetadataExt;
 use super::posts::{Thread, thread};
 use super::*;
 use crate::clock::monotonic;
+use crate::ledger::control::{self, LedgerAccess};
 use crate::ledger::tests::logged::logged;
 
 fn log_bytes(folder: &Path) -> u64 {
@@ -77,6 +78,57 @@ fn a_log_without_its_file_begins_no_new_ledger() {
     assert_eq!(std::fs::metadata(&path).unwrap().len(), 0);
     std::fs::remove_file(left.path().join("ledger.db-wal")).unwrap();
     assert!(is_new(&path));
+}
+
+#[test]
+fn a_symbolic_link_leads_to_the_lock_and_the_socket_of_its_file() {
+    let (rig, elsewhere) = (rig(), tempfile::tempdir().unwrap());
+    let link = elsewhere.path().join("books.db");
+    std::os::unix::fs::symlink(rig.store.path(), &link).unwrap();
+    let tries = [
+        Embedded::open(&link, Clock::manual(NOW)).map(drop),
+        Embedded::preflight(&link),
+        LedgerAccess::to_embedded(&link).map(drop),
+    ];
+    for tried in tries {
+        assert!(matches!(tried, Err(StoreError::Owned(_))), "{tried:?}");
+    }
+    control::listen(&rig.store).unwrap();
+    let way = LedgerAccess::to_embedded(&link).unwrap();
+    assert!(matches!(way, LedgerAccess::Socket(_)), "{way:?}");
+    assert!(way.run(AdminOp::AccountList).is_ok());
+    let beside = std::fs::read_dir(elsewhere.path()).unwrap().count();
+    assert_eq!(beside, 1, "something was made beside the link");
+}
+
+#[test]
+fn a_ledger_that_is_opened_by_a_symbolic_link_has_no_second_owner_by_its_own_name() {
+    let Rig { folder, store, key } = rig();
+    drop(store);
+    let elsewhere = tempfile::tempdir().unwrap();
+    let link = elsewhere.path().join("books.db");
+    std::os::unix::fs::symlink(folder.path().join("ledger.db"), &link).unwrap();
+    let store = Embedded::open(&link, Clock::manual(NOW)).unwrap();
+    assert!(store.find_key(&key).is_some());
+    let refused = Embedded::open(&folder.path().join("ledger.db"), Clock::manual(NOW)).map(drop);
+    assert!(matches!(refused, Err(StoreError::Owned(_))), "{refused:?}");
+}
+
+/// By each of them the file would have an owner.
+#[test]
+fn a_ledger_with_two_names_is_opened_by_neither() {
+    let Rig { folder, store, .. } = rig();
+    drop(store);
+    let other = tempfile::tempdir().unwrap();
+    let second = other.path().join("ledger.db");
+    std::fs::hard_link(folder.path().join("ledger.db"), &second).unwrap();
+    for place in [&folder, &other] {
+        let told = refused(place);
+        assert!(told.contains("ledger.db has 2 names (hard links)"), "{told}");
+    }
+    assert_eq!(std::fs::read_dir(other.path()).unwrap().count(), 1);
+    std::fs::remove_file(second).unwrap();
+    drop(open(&folder));
 }
 
 #[test]

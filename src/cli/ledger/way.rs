@@ -1,0 +1,47 @@
+//! The way to the embedded ledger: which commands may make a new one, and how others are waited for.
+
+use std::path::Path;
+
+use crate::cli::failure::Failure;
+use crate::clock::monotonic;
+use crate::ledger::StoreError;
+use crate::ledger::admin::AdminOp;
+use crate::ledger::admin::operators::OperatorOp;
+use crate::ledger::control::{LedgerAccess, OWNER_PAUSE, OWNER_WAIT_MAX};
+
+/// Whether it begins a business, and with it a ledger where there is none.
+pub(super) fn begins(op: &AdminOp) -> bool {
+    matches!(
+        op,
+        AdminOp::AccountCreate { .. } | AdminOp::Operator(OperatorOp::Create { .. })
+    )
+}
+
+/// The way to a ledger that is made where it is missing.
+pub(in crate::cli) fn open(path: &Path) -> Result<LedgerAccess, StoreError> {
+    waited_for(|| LedgerAccess::to_embedded(path))
+}
+
+/// The way to one that is there. Makes nothing where there is none: a new one, empty and with books that balance, would be taken for that
+/// which was there, or is elsewhere.
+pub(super) fn existing(path: &Path, conf: &Path) -> Result<LedgerAccess, Failure> {
+    let found = waited_for(|| LedgerAccess::to_existing(path))?;
+    found.ok_or_else(|| {
+        Failure::new(format!(
+            "there is no ledger at {}: look at store and data_dir in {}; `tollgate serve` and `tollgate account create` begin one",
+            path.display(),
+            conf.display()
+        ))
+    })
+}
+
+/// Another command, or a gateway on its way up or down, owns the file for a moment without answering: that is waited for.
+fn waited_for<T>(open: impl Fn() -> Result<T, StoreError>) -> Result<T, StoreError> {
+    let started = monotonic();
+    loop {
+        match open() {
+            Err(StoreError::Owned(_)) if started.elapsed() < OWNER_WAIT_MAX => std::thread::sleep(OWNER_PAUSE),
+            other => return other,
+        }
+    }
+}
