@@ -15,7 +15,7 @@ use self::figures::{credit_rate, cut, rate, shown, span};
 use super::arguments;
 use super::failure::Failure;
 use super::output::{Answer, Format};
-use crate::pure::money::Credits;
+use crate::pure::money::CreditSum;
 use crate::server::socket::reachable;
 
 #[derive(Debug, Args)]
@@ -350,12 +350,9 @@ fn rows() -> usize {
     size.map_or(LINES_ONCE, |(_, height)| usize::from(height.0).saturating_sub(1))
 }
 
-/// An amount of the status, which writes it as an exact number, in 10^-12 credit.
+/// An amount or a sum of the status, which writes it as an exact number, in 10^-12 credit.
 fn pico(amount: &RawValue) -> i128 {
-    amount
-        .get()
-        .parse::<Credits>()
-        .map_or(0, |credits| i128::from(credits.pico()))
+    amount.get().parse::<CreditSum>().map_or(0, CreditSum::pico)
 }
 
 const WAIT_MAX: Duration = Duration::from_secs(5);

@@ -131,6 +131,8 @@ impl Database {
         now: Timestamp,
     ) -> Result<(), StoreError> {
         let (today, at) = (now.day(), self.event_times(now));
+        // By a clock that is ahead no receipt is too old.
+        let known_today = now.min(self.known).day();
         let transaction = self.connection.transaction()?;
         let last: Option<String> = transaction
             .prepare_cached("SELECT value FROM settings WHERE name = ?1")?
@@ -146,7 +148,7 @@ impl Database {
             spending::write(&transaction, account, &debit.spent)?;
             events::debited(&transaction, account, debit, at)?;
         }
-        receipts::write(&transaction, written, self.receipt_bounds, today)?;
+        receipts::write(&transaction, written, self.receipt_bounds, known_today)?;
         receipts::note_group(&transaction, (GROUP, name), self.receipt_bounds)?;
         transaction.commit()?;
         #[cfg(test)]

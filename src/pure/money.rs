@@ -6,6 +6,7 @@
 
 mod error;
 mod markup;
+mod sum;
 mod text;
 
 use std::fmt;
@@ -16,6 +17,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 pub use self::error::MoneyError;
 pub use self::markup::Markup;
+pub use self::sum::CreditSum;
 use self::text::{AmountText, deserialize_text, parse_decimal};
 use super::usage::Usage;
 

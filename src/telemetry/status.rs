@@ -4,7 +4,7 @@ mod alarms;
 mod losses;
 
 use self::alarms::alarms;
-use self::losses::{Losses, credits};
+use self::losses::Losses;
 use std::collections::{BTreeMap, VecDeque};
 
 use serde::Serialize;
@@ -13,7 +13,7 @@ use super::counters::{Figures, TargetFigures};
 use super::exposition::Gauges;
 use super::record::{Outcome, TargetName};
 use crate::pure::histogram::Histogram;
-use crate::pure::money::Credits;
+use crate::pure::money::{CreditSum, Credits};
 
 /// Everything.
 #[derive(Debug, Serialize)]
@@ -67,7 +67,7 @@ pub struct Totals {
     /// Tokens that were billed.
     pub completion_tokens: u64,
     /// What they cost.
-    pub cost: Credits,
+    pub cost: CreditSum,
 }
 
 /// The state at a moment of the past.
@@ -104,7 +104,7 @@ struct TargetLine {
     debits: u64,
     prompt_tokens: u64,
     completion_tokens: u64,
-    cost: Credits,
+    cost: CreditSum,
     #[serde(flatten)]
     times: Times,
 }
@@ -217,7 +217,7 @@ impl Totals {
             .denials
             .values()
             .fold(0, |sum, count| sum.saturating_add(*count));
-        totals.cost = credits(pico);
+        totals.cost = CreditSum::from_pico(pico);
         totals
     }
 }
@@ -285,7 +285,7 @@ impl TargetLine {
             debits: target.debits,
             prompt_tokens: target.prompt_tokens,
             completion_tokens: target.completion_tokens,
-            cost: credits(target.cost_pico),
+            cost: CreditSum::from_pico(target.cost_pico),
             times: Times::of(&target.first_event),
         }
     }

@@ -8,7 +8,7 @@ use crate::cli::output::{Align, Show, Table, counted, plain};
 use crate::ledger::UsageRow;
 use crate::ledger::query::{EndUserRow, KeyedRow};
 use crate::pure::ids::{AccountId, KeyId};
-use crate::pure::money::Credits;
+use crate::pure::money::CreditSum;
 use crate::pure::time::{Day, Days, Period};
 
 /// What the sums are of.
@@ -39,7 +39,7 @@ pub(super) struct UsageShown {
     total_prompt_tokens: u64,
     total_completion_tokens: u64,
     total_tokens: u64,
-    total_cost: Credits,
+    total_cost: CreditSum,
     by_model: Vec<ModelSums>,
     by_day: Vec<DaySums>,
     /// Where they are asked by key, also if there are none.
@@ -56,7 +56,7 @@ pub(super) struct UsageShown {
 }
 
 /// Cost in 10^-12 credit, by day and model.
-type Spending = BTreeMap<String, BTreeMap<String, i64>>;
+type Spending = BTreeMap<String, BTreeMap<String, i128>>;
 
 #[derive(Debug, Serialize)]
 struct ModelSums {
@@ -95,7 +95,7 @@ struct Sums {
     prompt_tokens: u64,
     completion_tokens: u64,
     tokens: u64,
-    cost: Credits,
+    cost: CreditSum,
 }
 
 impl Sums {
@@ -104,7 +104,7 @@ impl Sums {
         self.prompt_tokens = self.prompt_tokens.saturating_add(row.prompt_tokens);
         self.completion_tokens = self.completion_tokens.saturating_add(row.completion_tokens);
         self.tokens = self.prompt_tokens.saturating_add(self.completion_tokens);
-        self.cost = self.cost.saturating_add(row.cost);
+        self.cost.add(row.cost);
     }
 }
 
@@ -128,7 +128,7 @@ impl UsageShown {
             days.entry(row.day).or_default().add(row);
             let spent = spending.entry(row.day.to_string()).or_default();
             let spent = spent.entry(row.model.clone()).or_default();
-            *spent = spent.saturating_add(row.cost.pico());
+            *spent = spent.saturating_add(i128::from(row.cost.pico()));
         }
         let by_model = models.into_iter().map(|(model, sums)| ModelSums {
             model: model.to_owned(),
@@ -225,7 +225,7 @@ impl UsageShown {
 
     /// The models that have a shade of their own: those that cost most.
     fn shaded(&self) -> Vec<&str> {
-        let dear = self.by_model.iter().filter(|line| line.sums.cost > Credits::ZERO);
+        let dear = self.by_model.iter().filter(|line| line.sums.cost > CreditSum::ZERO);
         dear.take(SHADES.len() - 1).map(|line| line.model.as_str()).collect()
     }
 
@@ -239,7 +239,7 @@ impl UsageShown {
         let dear = self
             .by_model
             .iter()
-            .filter(|line| line.sums.cost > Credits::ZERO)
+            .filter(|line| line.sums.cost > CreditSum::ZERO)
             .count();
         if dear > shaded.len() {
             let others = u64::try_from(dear - shaded.len()).unwrap_or(u64::MAX);
@@ -249,9 +249,9 @@ impl UsageShown {
     }
 
     /// A day's bar: as long as its cost is to `most`, in the shades of its models.
-    fn day_bar(&self, day: &str, most: i64) -> String {
+    fn day_bar(&self, day: &str, most: i128) -> String {
         let shaded = self.shaded();
-        let mut parts = [0i64; SHADES.len()];
+        let mut parts = [0i128; SHADES.len()];
         for (model, cost) in self.spending.get(day).into_iter().flatten() {
             let shade = shaded
                 .iter()
@@ -259,7 +259,7 @@ impl UsageShown {
                 .unwrap_or(SHADES.len() - 1);
             parts[shade] = parts[shade].saturating_add(*cost);
         }
-        let (mut drawn, mut sum) = (String::new(), 0i64);
+        let (mut drawn, mut sum) = (String::new(), 0i128);
         for (part, shade) in parts.iter().zip(SHADES) {
             let from = bar_length(sum, most);
             sum = sum.saturating_add(*part);
@@ -380,11 +380,11 @@ impl Show for UsageShown {
 }
 
 /// The length that is to [`BAR_MAX`] as `value` is to `most`; what is above 0 shows.
-fn bar_length(value: i64, most: i64) -> usize {
+fn bar_length(value: i128, most: i128) -> usize {
     if value <= 0 || most <= 0 {
         return 0;
     }
-    let length = i128::from(value) * BAR_MAX / i128::from(most);
+    let length = value.saturating_mul(BAR_MAX) / most;
     usize::try_from(length.clamp(1, BAR_MAX)).unwrap_or(0)
 }
 

@@ -22,7 +22,7 @@ use crate::gateway::state::Books;
 use crate::ledger::{Caller, Figures};
 use crate::pure::error::ApiError;
 use crate::pure::ids::KeyId;
-use crate::pure::money::Credits;
+use crate::pure::money::{CreditSum, Credits};
 use crate::pure::time::Days;
 
 /// A refusal by the interface, or a failure to write the answer.
@@ -136,33 +136,32 @@ struct Balance<'a> {
     balance: Credits,
     currency: &'a str,
     monthly_quota: Credits,
-    monthly_used: Credits,
+    monthly_used: CreditSum,
     tier: &'a str,
     held: Credits,
 }
 
 async fn balance(books: &Books, clock: &Clock, ctx: &Ctx, caller: &Caller) -> Result<String, ApiError> {
-    let (figures, monthly_quota) = match own_key(caller) {
+    let (figures, monthly_used, monthly_quota) = match own_key(caller) {
         None => {
             let figures = caller.figures().await.map_err(store_failed)?;
-            (figures, admit::monthly_quota(&ctx.snapshot, caller))
+            let monthly_used = CreditSum::from(figures.monthly_used);
+            (figures, monthly_used, admit::monthly_quota(&ctx.snapshot, caller))
         }
         Some(key) => {
             let month = Days::of_month(clock.now().day());
             let rows = books.ledger.usage(&caller.account.id, Some(key), month).await;
             let rows = rows.map_err(store_failed)?;
-            let figures = Figures {
-                monthly_used: sum(rows.iter().map(|row| row.cost))?,
-                ..Figures::default()
-            };
-            (figures, ctx.snapshot.config.tier(caller.tier()).monthly_quota)
+            let monthly_used: CreditSum = rows.iter().map(|row| row.cost).sum();
+            let monthly_quota = ctx.snapshot.config.tier(caller.tier()).monthly_quota;
+            (Figures::default(), monthly_used, monthly_quota)
         }
     };
     Ok(to_json(&Balance {
         balance: figures.balance,
         currency: &ctx.snapshot.config.currency,
         monthly_quota,
-        monthly_used: figures.monthly_used,
+        monthly_used,
         tier: caller.tier().title(),
         held: figures.held,
     }))
@@ -171,11 +170,6 @@ async fn balance(books: &Books, clock: &Clock, ctx: &Ctx, caller: &Caller) -> Re
 /// The key whose own figures are told instead of its account's: one that is locked to domains, which every visitor of a page can read.
 fn own_key(caller: &Caller) -> Option<&KeyId> {
     (!caller.key.domains.is_empty()).then_some(&caller.key.id)
-}
-
-pub(super) fn sum(mut costs: impl Iterator<Item = Credits>) -> Result<Credits, ApiError> {
-    let sum = costs.try_fold(Credits::ZERO, Credits::checked_add);
-    sum.ok_or(ApiError::Internal)
 }
 
 /// The parameters of `GET /llm/usage`.

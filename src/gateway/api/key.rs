@@ -2,7 +2,6 @@
 
 use serde::Serialize;
 
-use super::endpoints::sum;
 use crate::clock::Clock;
 use crate::gateway::access::admit;
 use crate::gateway::access::authenticate::store_failed;
@@ -12,7 +11,7 @@ use crate::gateway::state::Books;
 use crate::ledger::Caller;
 use crate::pure::account::Spent;
 use crate::pure::error::ApiError;
-use crate::pure::money::Credits;
+use crate::pure::money::{CreditSum, Credits};
 use crate::pure::policy::ModelPattern;
 use crate::pure::spend::Reset;
 use crate::pure::time::Period;
@@ -29,10 +28,10 @@ struct KeyData<'a> {
     limit: Option<Credits>,
     limit_remaining: Option<Credits>,
     limit_reset: Option<&'static str>,
-    usage: Credits,
-    usage_daily: Credits,
-    usage_weekly: Credits,
-    usage_monthly: Credits,
+    usage: CreditSum,
+    usage_daily: CreditSum,
+    usage_weekly: CreditSum,
+    usage_monthly: CreditSum,
     end_user_limit: Option<Credits>,
     end_user_limit_reset: Option<&'static str>,
     rate_limit: RateLimit,
@@ -54,10 +53,10 @@ pub(super) async fn body(books: &Books, clock: &Clock, ctx: &Ctx, caller: &Calle
     let rows = books.ledger.usage(&caller.account.id, Some(&key.id), Period::All).await;
     let rows = rows.map_err(store_failed)?;
     let today = clock.now().day();
-    let used = |reset: Reset| {
+    let used = |reset: Reset| -> CreditSum {
         let period = reset.period(today);
         let of_period = rows.iter().filter(|row| reset.period(row.day) == period);
-        sum(of_period.map(|row| row.cost))
+        of_period.map(|row| row.cost).sum()
     };
     let limit_remaining = match settings.limit {
         None => None,
@@ -75,10 +74,10 @@ pub(super) async fn body(books: &Books, clock: &Clock, ctx: &Ctx, caller: &Calle
         limit: settings.limit.map(|limit| limit.amount),
         limit_remaining,
         limit_reset: settings.limit.and_then(|limit| reset_name(limit.reset)),
-        usage: used(Reset::None)?,
-        usage_daily: used(Reset::Daily)?,
-        usage_weekly: used(Reset::Weekly)?,
-        usage_monthly: used(Reset::Monthly)?,
+        usage: used(Reset::None),
+        usage_daily: used(Reset::Daily),
+        usage_weekly: used(Reset::Weekly),
+        usage_monthly: used(Reset::Monthly),
         end_user_limit: settings.end_user_limit.map(|limit| limit.amount),
         end_user_limit_reset: settings.end_user_limit.and_then(|limit| reset_name(limit.reset)),
         rate_limit: RateLimit {

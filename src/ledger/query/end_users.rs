@@ -7,9 +7,9 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::ledger::{StoreError, pico};
+use crate::ledger::StoreError;
 use crate::pure::ids::{AccountId, KeyId};
-use crate::pure::money::Credits;
+use crate::pure::money::CreditSum;
 use crate::pure::receipt::Receipt;
 use crate::pure::time::{Day, Days};
 
@@ -46,8 +46,8 @@ pub struct EndUserRow {
     /// Completion tokens.
     pub completion_tokens: u64,
     /// What they cost, in 10^-12 credit.
-    #[serde(with = "pico")]
-    pub cost: Credits,
+    #[serde(with = "sum_pico")]
+    pub cost: CreditSum,
 }
 
 /// What there is too much of.
@@ -132,8 +132,7 @@ impl<'q> EndUserSums<'q> {
         row.requests = row.requests.saturating_add(1);
         row.prompt_tokens = row.prompt_tokens.saturating_add(billed.prompt_tokens);
         row.completion_tokens = row.completion_tokens.saturating_add(billed.completion_tokens);
-        let cost = row.cost.checked_add(billed.cost);
-        row.cost = cost.ok_or_else(|| StoreError::Corrupt("receipts cost more than there can be".to_owned()))?;
+        row.cost.add(billed.cost);
         Ok(())
     }
 
@@ -151,6 +150,35 @@ impl<'q> EndUserSums<'q> {
     }
 }
 
+/// A sum as its integer of 10^-12, as earlier versions read it, and as that integer's text where it is more than an amount can be.
+mod sum_pico {
+    use serde::{Deserialize, Deserializer, Serializer};
+
+    use crate::pure::money::CreditSum;
+
+    #[derive(Deserialize)]
+    #[serde(untagged)]
+    enum Pico {
+        Amount(i64),
+        Beyond(String),
+    }
+
+    pub(super) fn serialize<S: Serializer>(sum: &CreditSum, serializer: S) -> Result<S::Ok, S::Error> {
+        match i64::try_from(sum.pico()) {
+            Ok(pico) => serializer.serialize_i64(pico),
+            Err(_) => serializer.collect_str(&sum.pico()),
+        }
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<CreditSum, D::Error> {
+        let pico = match Pico::deserialize(deserializer)? {
+            Pico::Amount(pico) => i128::from(pico),
+            Pico::Beyond(text) => text.parse::<i128>().map_err(serde::de::Error::custom)?,
+        };
+        Ok(CreditSum::from_pico(pico))
+    }
+}
+
 /// The most receipts that are looked through.
 const SUMMED_MAX: u32 = 20_000;
 /// The most end users that are listed, those that are named by nobody as one.
@@ -160,6 +188,7 @@ pub const END_USERS_MAX: usize = 1_000;
 mod tests {
     use super::*;
     use crate::pure::ids::RequestId;
+    use crate::pure::money::Credits;
     use crate::pure::numbers::{Birth, CallNumber, ProducerId};
     use crate::pure::receipt::{Billed, CallDetails};
     use crate::pure::time::Timestamp;
@@ -213,7 +242,7 @@ mod tests {
             (rows.len(), rows[0].end_user.as_deref(), rows[0].requests),
             (1_000, None, 20)
         );
-        assert!(rows.iter().all(|row| row.cost == Credits::from_pico(60)));
+        assert!(rows.iter().all(|row| row.cost == CreditSum::from_pico(60)));
         assert_eq!(calls(20_001, 1), Ok(EndUserUsage::Beyond(EndUserBound::Receipts)));
         assert_eq!(calls(1_001, 1_001), Ok(EndUserUsage::Beyond(EndUserBound::EndUsers)));
     }
@@ -222,9 +251,27 @@ mod tests {
     fn what_cannot_be_summed_up_is_an_error() {
         let torn = || Err(StoreError::Corrupt("torn".to_owned()));
         assert!(sums([Ok(receipt(None, 1)), torn()].into_iter()).is_err());
-        assert!(sums([Ok(receipt(None, 1)), Ok(receipt(None, i64::MAX))].into_iter()).is_err());
-        // Of others it may be so much.
-        let others = [receipt(None, 1), receipt(Some("b".to_owned()), i64::MAX)];
-        assert!(sums(others.into_iter().map(Ok)).is_ok());
+    }
+
+    #[test]
+    fn sums_may_be_more_than_one_amount() {
+        let dear = [
+            receipt(None, 1),
+            receipt(None, i64::MAX),
+            receipt(Some("b".to_owned()), 2),
+        ];
+        let usage = sums(dear.into_iter().map(Ok)).unwrap();
+        let EndUserUsage::Sums(rows) = &usage else {
+            panic!("{usage:?}");
+        };
+        let costs: Vec<String> = rows.iter().map(|row| row.cost.to_string()).collect();
+        assert_eq!(costs, ["9223372.036854775808", "0.000000000002"]);
+        // Commands are told the same.
+        let text = serde_json::to_string(&usage).unwrap();
+        assert!(
+            text.contains(r#""cost":"9223372036854775808""#) && text.contains(r#""cost":2}"#),
+            "{text}"
+        );
+        assert_eq!(serde_json::from_str::<EndUserUsage>(&text).unwrap(), usage);
     }
 }

@@ -28,6 +28,8 @@ struct Books {
     tracked: BTreeSet<String>,
     /// What open calls hold of keys' limits, by key and period: as it is counted, and one by one.
     held_of: BTreeMap<String, i128>,
+    /// What was spent in it.
+    spent_of: BTreeMap<String, i128>,
     held_of_counted: BTreeMap<String, i128>,
     /// The holds that count under limits.
     limited: BTreeSet<Vec<u8>>,
@@ -93,9 +95,11 @@ pub(super) fn audit(
         .collect::<BTreeSet<_>>()
     {
         let of = |sums: &BTreeMap<String, i128>| sums.get(counter).copied().unwrap_or(0);
+        // What is spent and held is counted in one, which is at most the largest amount.
+        let most = i128::from(i64::MAX) - of(&books.spent_of);
         rule(
             "holds of a key = held of its limit",
-            of(&books.held_of_counted),
+            of(&books.held_of_counted).min(most),
             of(&books.held_of),
         );
     }
@@ -112,7 +116,7 @@ pub(super) fn as_credits(count: impl TryInto<i128>) -> i128 {
     count.try_into().unwrap_or(i128::MAX).saturating_mul(1_000_000_000_000)
 }
 
-/// Checks what a key has spent against its usage.
+/// Checks what a key has spent against its usage, which may be more than the largest amount that can be counted as spent.
 ///
 /// # Errors
 /// When an entry cannot be read.
@@ -127,12 +131,13 @@ pub(super) fn audit_key(id: &AccountId, books: &Value, findings: &mut Vec<AuditF
             expected += amount(reply::text(value)?)?;
         }
     }
+    let (expected, found) = (clamped(expected), clamped(found));
     if expected != found {
         findings.push(AuditFinding {
             account: id.clone(),
             rule: "usage of the key = spent by the key".to_owned(),
-            expected: clamped(expected),
-            found: clamped(found),
+            expected,
+            found,
         });
     }
     Ok(())
@@ -176,7 +181,12 @@ impl Books {
                     books.tracked.insert(String::from_utf8_lossy(key).into_owned());
                 }
                 [b'u', b'c', counter @ ..] => *books.counter(counter) += amount(text)?,
-                [b'u', b's', counter @ ..] => *books.counter(counter) -= amount(text)?,
+                [b'u', b's', counter @ ..] => {
+                    let spent = amount(text)?;
+                    *books.counter(counter) -= spent;
+                    let name = String::from_utf8_lossy(counter).into_owned();
+                    books.spent_of.insert(name, spent);
+                }
                 [b'u', b'h', id @ ..] => books.add_part(id, text)?,
                 [b'h', id @ ..] => {
                     let mut parts = text.splitn(4, ' ');
@@ -301,6 +311,14 @@ mod tests {
             found: clamped(13),
         };
         assert_eq!(found(&books("13", &usage)), Ok(vec![finding]));
+        let long = [
+            "c20260101 a/m",
+            "9223372036854775807",
+            "c20260201 a/m",
+            "9223372036854775807",
+        ];
+        assert_eq!(found(&books("9223372036854775807", &long)), Ok(Vec::new()));
+        assert_eq!(found(&books("9223372036854775806", &long)).unwrap().len(), 1);
         for wrong in [Value::Nil, books("x", &usage), books("12", &["c1", "x"])] {
             assert!(found(&wrong).is_err(), "{wrong:?}");
         }

@@ -31,7 +31,8 @@ pub(super) fn complete_schema(connection: &Connection) -> Result<(), StoreError>
 }
 
 impl Database {
-    /// Begins to keep receipts within these bounds: looks whether the file was written without, and deletes some that are too old.
+    /// Begins to keep receipts within these bounds: looks whether the file was written without, and deletes some that are too old. What is too
+    /// old was so when the file's owner last knew what time it is: the last debit may be of a clock that was ahead.
     pub(in crate::ledger) fn keep_receipts(&mut self, bounds: ReceiptBounds, today: Day) -> Result<(), StoreError> {
         self.receipt_bounds = bounds;
         let days = bounds.days;
@@ -45,6 +46,7 @@ impl Database {
             self.connection.execute(forget, [COMPLETE_FROM, NOTED, NOTED_GROUP])?;
             return Ok(());
         }
+        let known_today = self.known_time()?.map_or(today, |known| known.day().min(today));
         let (noted, noted_group, group) = (self.setting(NOTED)?, self.setting(NOTED_GROUP)?, self.setting(GROUP)?);
         let transaction = self.connection.transaction()?;
         if noted.is_none() || noted_group.is_none() || noted_group != group {
@@ -62,7 +64,7 @@ impl Database {
             }
         }
         bytes::count_anew(&transaction)?;
-        delete_old(&transaction, bounds, today, AT_START)?;
+        delete_old(&transaction, bounds, known_today, AT_START)?;
         transaction.commit()?;
         Ok(())
     }
@@ -85,12 +87,12 @@ impl Database {
     }
 }
 
-/// Writes the receipts of a group, and deletes more rows than that of those that are too old, or too much.
+/// Writes the receipts of a group, and deletes more rows than that of those that are too old on the day that is known to be, or too much.
 pub(super) fn write(
     t: &Transaction<'_>,
     receipts: &[Receipt],
     bounds: ReceiptBounds,
-    today: Day,
+    known_today: Day,
 ) -> Result<(), StoreError> {
     if bounds.days == 0 || receipts.is_empty() {
         return Ok(());
@@ -113,7 +115,7 @@ pub(super) fn write(
     let count = i64::try_from(receipts.len()).unwrap_or(i64::MAX);
     t.prepare_cached("UPDATE settings SET value = CAST(value AS INTEGER) + ?2 WHERE name = ?1")?
         .execute(params![NOTED, count])?;
-    delete_old(t, bounds, today, rows.saturating_mul(2))
+    delete_old(t, bounds, known_today, rows.saturating_mul(2))
 }
 
 /// Notes the name of a group that was written, and where receipts are kept that it was with its receipts: in one statement, for each group
@@ -222,7 +224,7 @@ impl<'t> Rows<'t> {
     }
 }
 
-fn delete_old(t: &Transaction<'_>, bounds: ReceiptBounds, today: Day, rows_max: i64) -> Result<(), StoreError> {
+fn delete_old(t: &Transaction<'_>, bounds: ReceiptBounds, known_today: Day, rows_max: i64) -> Result<(), StoreError> {
     let mut delete = t.prepare_cached(
         // Those before the first of the days that are kept. Where a clock was ahead, what came then stays, and what follows too, until it
         // has come so far.
@@ -230,7 +232,7 @@ fn delete_old(t: &Transaction<'_>, bounds: ReceiptBounds, today: Day, rows_max: 
              (SELECT coalesce(min(first), 9223372036854775807) FROM receipt_list_days WHERE day >= ?1) ORDER BY seq LIMIT ?2)
          RETURNING day, octet_length(list)",
     )?;
-    let too_old = today.0.saturating_sub(i64::from(bounds.days));
+    let too_old = known_today.0.saturating_sub(i64::from(bounds.days));
     let mut rows = delete.query([too_old, rows_max])?;
     let (mut last, mut dropped) = (None, 0_i64);
     while let Some(row) = rows.next()? {

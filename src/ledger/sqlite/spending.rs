@@ -68,13 +68,13 @@ pub(super) fn since(connection: &Connection, day: Day) -> Result<HashMap<String,
     Ok(all)
 }
 
-/// Adds a group's sums to the rows of its account. A sum that would leave the range stays, as in memory.
+/// Adds a group's sums to the rows of its account. A sum that would leave the range is the largest amount, as in memory.
 pub(super) fn write(t: &Transaction<'_>, account: &AccountId, sums: &SpendSums) -> Result<(), StoreError> {
     for ((key, end_user, period), spent) in sums {
         t.prepare_cached(
             "INSERT INTO spent (account, key, end_user, period, spent) VALUES (?1, ?2, ?3, ?4, ?5)
              ON CONFLICT (account, key, end_user, period) DO UPDATE
-             SET spent = CASE WHEN spent > 9223372036854775807 - ?5 THEN spent ELSE spent + ?5 END",
+             SET spent = CASE WHEN spent > 9223372036854775807 - ?5 THEN 9223372036854775807 ELSE spent + ?5 END",
         )?
         .execute(params![
             account.as_str(),
@@ -162,7 +162,7 @@ impl Database {
         Ok(rows)
     }
 
-    /// What a key with a limit has spent in all is what its usage says.
+    /// What a key with a limit has spent in all is what its usage says, or the largest amount where that is more.
     pub(super) fn audit_spending(&self, findings: &mut Vec<AuditFinding>) -> Result<(), StoreError> {
         let mut statement = self.connection.prepare(&format!(
             "SELECT account, spent,
@@ -173,14 +173,14 @@ impl Database {
         let mut rows = statement.query([])?;
         while let Some(row) = rows.next()? {
             let (whole, rest): (i64, i64) = (row.get(2)?, row.get(3)?);
-            let expected = i128::from(whole) * i128::from(PART) + i128::from(rest);
-            let found: i64 = row.get(1)?;
-            if expected != i128::from(found) {
+            let expected = clamped(i128::from(whole) * i128::from(PART) + i128::from(rest));
+            let found = Credits::from_pico(row.get(1)?);
+            if expected != found {
                 findings.push(AuditFinding {
                     account: row.get::<_, String>(0)?.parse().map_err(corrupt)?,
                     rule: "usage of the key = spent by the key".to_owned(),
-                    expected: clamped(expected),
-                    found: Credits::from_pico(found),
+                    expected,
+                    found,
                 });
             }
         }
@@ -200,7 +200,7 @@ fn spent_before(
     while let Some(row) = rows.next()? {
         for period in SpendPeriod::all_of(Day(row.get(0)?)) {
             let sum = before.entry(period).or_default();
-            *sum = sum.checked_add(Credits::from_pico(row.get(1)?)).unwrap_or(*sum);
+            *sum = sum.saturating_add(Credits::from_pico(row.get(1)?));
         }
     }
     Ok(before)

@@ -10,6 +10,7 @@ pub(in crate::ledger) mod events;
 mod extend;
 mod idempotency;
 mod limits;
+mod long_lives;
 mod lookups;
 mod money;
 mod payments;
@@ -106,6 +107,10 @@ cases! {
         what_was_spent_long_ago_is_nothing_to_a_limit_of_now,
         of_many_callers_as_many_win_as_the_tightest_limit_lets,
         a_key_keeps_its_settings,
+    ],
+    long_lives: [
+        a_key_may_spend_more_in_all_than_one_amount,
+        a_limit_may_come_after_more_was_spent_than_one_amount,
     ],
     rotation: [
         a_rotated_key_is_the_old_one_with_another_text,

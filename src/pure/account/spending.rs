@@ -209,9 +209,9 @@ fn left(limit: SpendLimit, sums: Spent, has: Credits) -> Credits {
     limit.amount.saturating_sub(sums.spent).saturating_sub(others)
 }
 
-/// A sum that would leave the range stays.
+/// A sum that would leave the range is the largest amount, in every store: a limit is nothing above it.
 fn add(sum: &mut Credits, more: Credits) {
-    *sum = sum.checked_add(more).unwrap_or(*sum);
+    *sum = sum.saturating_add(more);
 }
 
 #[cfg(test)]

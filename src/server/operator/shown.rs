@@ -12,7 +12,7 @@ use crate::ledger::admin::operators::OperatorRecord;
 use crate::ledger::shown::CredentialState;
 use crate::ledger::terms::AccountStatus;
 use crate::pure::ids::{AccountId, KeyId, Tier};
-use crate::pure::money::Credits;
+use crate::pure::money::{CreditSum, Credits};
 use crate::pure::operator::Role;
 use crate::pure::policy::{DomainPattern, ModelPattern};
 use crate::pure::spend::{Reset, SpendLimit};
@@ -29,6 +29,22 @@ impl From<Credits> for Amount {
 }
 
 impl Serialize for Amount {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(&self.0)
+    }
+}
+
+/// A sum of amounts as exact decimal text.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Sum(CreditSum);
+
+impl From<CreditSum> for Sum {
+    fn from(sum: CreditSum) -> Sum {
+        Sum(sum)
+    }
+}
+
+impl Serialize for Sum {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.collect_str(&self.0)
     }

@@ -3,7 +3,7 @@
 use super::super::counters::{Figures, TargetFigures};
 use super::super::exposition::Gauges;
 use super::super::labels::UNKNOWN_TIER;
-use crate::pure::money::Credits;
+use crate::pure::money::CreditSum;
 
 /// Sums since the start. Amounts are in 10⁻¹² credit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -52,14 +52,14 @@ impl Losses {
                 unbilled > 0,
                 format!(
                     "providers went beyond what was held: {} credits that nobody was billed for",
-                    credits(unbilled)
+                    CreditSum::from_pico(unbilled)
                 ),
             ),
             (
                 discarded > 0,
                 format!(
                     "whole answers broke off: their providers may charge {} credits",
-                    credits(discarded)
+                    CreditSum::from_pico(discarded)
                 ),
             ),
             (
@@ -80,9 +80,4 @@ impl Losses {
             .filter_map(|(is_so, text)| is_so.then(|| format!("in the last ten minutes, {text}")))
             .collect()
     }
-}
-
-/// An amount as it is shown.
-pub(super) fn credits(pico: i128) -> Credits {
-    Credits::from_pico(i64::try_from(pico).unwrap_or(i64::MAX))
 }

@@ -1,6 +1,7 @@
 //! What `tollgate usage` shows, as lines.
 
 use super::*;
+use crate::pure::money::Credits;
 
 #[test]
 fn a_day_is_a_bar_in_the_shades_of_its_models() {
@@ -53,7 +54,7 @@ fn end_users_are_shown_dearest_first_and_calls_without_receipts_are_told() {
         requests,
         prompt_tokens: 1,
         completion_tokens: 2,
-        cost: Credits::from_pico(cost),
+        cost: CreditSum::from_pico(i128::from(cost)),
     };
     let shown = |rows: Vec<EndUserRow>| {
         let row = KeyedRow {
@@ -81,4 +82,26 @@ fn end_users_are_shown_dearest_first_and_calls_without_receipts_are_told() {
         text.ends_with("no receipt is kept of 3 calls: they are in no end user's sums\n"),
         "{text}"
     );
+}
+
+#[test]
+fn what_a_long_life_has_cost_is_exact() {
+    let row = |day: i64| KeyedRow {
+        key: None,
+        row: UsageRow {
+            day: Day(20_000 + day),
+            model: "a/m".to_owned(),
+            requests: 1,
+            prompt_tokens: 9,
+            completion_tokens: 1,
+            cost: "4088353.5".parse().unwrap(),
+        },
+    };
+    let rows = [0, 31, 61].map(row);
+    let shown = UsageShown::of("acme".parse().unwrap(), Period::All.into(), "JPY".to_owned(), &rows);
+    let text = shown.text();
+    let ends_so = |line: &str| line.ends_with(" 12265060.5");
+    assert_eq!(text.lines().filter(|line| ends_so(line)).count(), 2, "{text}");
+    let json = serde_json::to_string(&shown).unwrap();
+    assert_eq!(json.matches("cost\":12265060.5").count(), 2, "{json}");
 }

@@ -15,7 +15,7 @@ use crate::ledger::query::{EndUserQuery, EndUserRow, EndUserUsage, KeyedRow, Usa
 use crate::ledger::{Caller, Ledger};
 use crate::pure::error::ApiError;
 use crate::pure::ids::{AccountId, KeyId};
-use crate::pure::money::Credits;
+use crate::pure::money::CreditSum;
 use crate::pure::time::{Day, Days, Period};
 
 /// Amounts are told as `M`.
@@ -77,8 +77,8 @@ struct Group<M> {
     cost: M,
 }
 
-impl UsageByModel<Credits> {
-    fn told<M: From<Credits>>(self) -> UsageByModel<M> {
+impl UsageByModel<CreditSum> {
+    fn told<M: From<CreditSum>>(self) -> UsageByModel<M> {
         UsageByModel {
             model: self.model,
             requests: self.requests,
@@ -88,8 +88,8 @@ impl UsageByModel<Credits> {
     }
 }
 
-impl Group<Credits> {
-    fn told<M: From<Credits>>(self) -> Group<M> {
+impl Group<CreditSum> {
+    fn told<M: From<CreditSum>>(self) -> Group<M> {
         Group {
             model: self.model,
             key: self.key,
@@ -123,7 +123,7 @@ impl Column {
         }
     }
 
-    fn group(self, name: String) -> Group<Credits> {
+    fn group(self, name: String) -> Group<CreditSum> {
         let mut group = Group::default();
         let place = match self {
             Column::Model => &mut group.model,
@@ -151,7 +151,7 @@ pub(super) async fn usage(
     query: &[(String, String)],
 ) -> Result<String, ApiError> {
     let account = &caller.account.id;
-    summary::<Credits, _>(&books.ledger, account, own_key(caller), query, clock.now().day()).await
+    summary::<CreditSum, _>(&books.ledger, account, own_key(caller), query, clock.now().day()).await
 }
 
 /// Where usage is read: at once, or in a turn of whoever asks.
@@ -182,7 +182,7 @@ impl UsageBooks for Ledger {
 ///
 /// # Errors
 /// 400 for a query that cannot be, 503 when the ledger cannot say.
-pub(crate) async fn summary<M: From<Credits> + Serialize, B: UsageBooks>(
+pub(crate) async fn summary<M: From<CreditSum> + Serialize, B: UsageBooks>(
     books: &B,
     account: &AccountId,
     of_key: Option<&KeyId>,
@@ -202,8 +202,8 @@ pub(crate) async fn summary<M: From<Credits> + Serialize, B: UsageBooks>(
     let rows = ask(false).await?;
     let groups = match groups {
         None => None,
-        Some(GroupBy::Rows(Column::Key)) => Some(grouped(Column::Key, &ask(true).await?)?),
-        Some(GroupBy::Rows(by)) => Some(grouped(by, &rows)?),
+        Some(GroupBy::Rows(Column::Key)) => Some(grouped(Column::Key, &ask(true).await?)),
+        Some(GroupBy::Rows(by)) => Some(grouped(by, &rows)),
         Some(GroupBy::EndUser) => {
             let query = EndUserQuery {
                 account: account.clone(),
@@ -217,8 +217,8 @@ pub(crate) async fn summary<M: From<Credits> + Serialize, B: UsageBooks>(
         Days::Period(_) => (None, None),
         Days::Span { from, to } => (Some(from), Some(to)),
     };
-    let by_model = by_model(rows)?;
-    let total_cost = super::sum(by_model.iter().map(|row| row.cost))?;
+    let total_cost: CreditSum = rows.iter().map(|keyed| keyed.row.cost).sum();
+    let by_model = by_model(rows);
     Ok(to_json(&UsageSummary {
         period: match days {
             Days::Period(period) => Some(period.name()),
@@ -272,8 +272,8 @@ fn day(query: &[(String, String)], name: &str) -> Result<Option<Day>, ApiError> 
     parameter(query, name)?.map(read).transpose()
 }
 
-fn by_model(rows: Vec<KeyedRow>) -> Result<Vec<UsageByModel<Credits>>, ApiError> {
-    let mut by_model: BTreeMap<String, UsageByModel<Credits>> = BTreeMap::new();
+fn by_model(rows: Vec<KeyedRow>) -> Vec<UsageByModel<CreditSum>> {
+    let mut by_model: BTreeMap<String, UsageByModel<CreditSum>> = BTreeMap::new();
     for KeyedRow { row, .. } in rows {
         let sum = by_model.entry(row.model.clone()).or_default();
         sum.model = row.model;
@@ -282,14 +282,14 @@ fn by_model(rows: Vec<KeyedRow>) -> Result<Vec<UsageByModel<Credits>>, ApiError>
             .tokens
             .saturating_add(row.prompt_tokens)
             .saturating_add(row.completion_tokens);
-        sum.cost = sum.cost.checked_add(row.cost).ok_or(ApiError::Internal)?;
+        sum.cost.add(row.cost);
     }
-    Ok(by_model.into_values().collect())
+    by_model.into_values().collect()
 }
 
 /// In the order of their names.
-fn grouped(by: Column, rows: &[KeyedRow]) -> Result<Vec<Group<Credits>>, ApiError> {
-    let mut groups: BTreeMap<String, Group<Credits>> = BTreeMap::new();
+fn grouped(by: Column, rows: &[KeyedRow]) -> Vec<Group<CreditSum>> {
+    let mut groups: BTreeMap<String, Group<CreditSum>> = BTreeMap::new();
     for keyed in rows {
         let (name, row) = (by.name(keyed), &keyed.row);
         let group = groups.entry(name.clone()).or_insert_with(|| by.group(name));
@@ -297,14 +297,14 @@ fn grouped(by: Column, rows: &[KeyedRow]) -> Result<Vec<Group<Credits>>, ApiErro
         group.prompt_tokens = group.prompt_tokens.saturating_add(row.prompt_tokens);
         group.completion_tokens = group.completion_tokens.saturating_add(row.completion_tokens);
         group.tokens = group.prompt_tokens.saturating_add(group.completion_tokens);
-        group.cost = group.cost.checked_add(row.cost).ok_or(ApiError::Internal)?;
+        group.cost.add(row.cost);
     }
-    Ok(groups.into_values().collect())
+    groups.into_values().collect()
 }
 
 /// # Errors
 /// 400 where there is more than is summed up.
-fn by_end_user(usage: EndUserUsage) -> Result<Vec<Group<Credits>>, ApiError> {
+fn by_end_user(usage: EndUserUsage) -> Result<Vec<Group<CreditSum>>, ApiError> {
     let rows = match usage {
         EndUserUsage::Sums(rows) => rows,
         EndUserUsage::Beyond(bound) => {
@@ -326,64 +326,4 @@ fn by_end_user(usage: EndUserUsage) -> Result<Vec<Group<Credits>>, ApiError> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn pairs(text: &str) -> Vec<(String, String)> {
-        form_urlencoded::parse(text.as_bytes()).into_owned().collect()
-    }
-
-    #[test]
-    fn days_and_groups_are_read_and_what_is_wrong_with_them_is_said() {
-        let today = Day::parse("2026-11-20").unwrap();
-        let read = |text: &str| asked(&pairs(text), today);
-        let day = |text: &str| Day::parse(text).unwrap();
-        let span = |from, to| Days::Span { from, to };
-        for (text, days, groups) in [
-            ("", Period::Today.into(), None),
-            ("group_by=key", Period::Today.into(), Some(GroupBy::Rows(Column::Key))),
-            (
-                "period=7d&group_by=day",
-                Period::Week.into(),
-                Some(GroupBy::Rows(Column::Day)),
-            ),
-            ("group_by=end_user", Period::Today.into(), Some(GroupBy::EndUser)),
-            (
-                "from=2026-11-01",
-                span(day("2026-11-01"), today),
-                Some(GroupBy::Rows(Column::Model)),
-            ),
-            (
-                "to=2026-11-02",
-                span(Day(0), day("2026-11-02")),
-                Some(GroupBy::Rows(Column::Model)),
-            ),
-            (
-                "to=0328-01-20",
-                span(day("0328-01-20"), day("0328-01-20")),
-                Some(GroupBy::Rows(Column::Model)),
-            ),
-            (
-                "from=2026-11-02&to=2026-11-02&group_by=key",
-                span(day("2026-11-02"), day("2026-11-02")),
-                Some(GroupBy::Rows(Column::Key)),
-            ),
-        ] {
-            assert_eq!(read(text), Ok(Asked { days, groups }), "{text}");
-        }
-        for (text, word) in [
-            ("from=2026-11-31", "from must be"),
-            ("to=", "to must be"),
-            ("from=2026-11-21", "after"),
-            ("from=2026-11-03&to=2026-11-02", "after"),
-            ("from=2026-11-01&period=all", "period"),
-            ("to=2026-11-01&to=2026-11-01", "more than once"),
-            ("group_by=user", "model, key, day, end_user"),
-        ] {
-            let Err(ApiError::BadRequest(message)) = read(text) else {
-                panic!("{text}");
-            };
-            assert!(message.contains(word), "{text}: {message}");
-        }
-    }
-}
+mod tests;

@@ -45,8 +45,11 @@ if not more or not add(account, 'committed', more) then return 'range' end
 redis.call('HINCRBY', account, 'avail', negated(more))
 if part then
   local key, periods, user = string.match(part, '^%d+ (%S+) (%S+ %S+ %S+ %S+) ?(%S*)')
-  for period in string.gmatch(periods, '%S+') do add(account, 'uc' .. key .. ' ' .. period, more) end
-  if user ~= '' and ARGV[9] then add(KEYS[3], 'c' .. user, more) end
+  local function add_most(name, field)
+    if not add(name, field, more) then redis.call('HSET', name, field, '9223372036854775807') end
+  end
+  for period in string.gmatch(periods, '%S+') do add_most(account, 'uc' .. key .. ' ' .. period) end
+  if user ~= '' and ARGV[9] then add_most(KEYS[3], 'c' .. user) end
   redis.call('HSET', account, 'uh' .. id, amount .. string.match(part, '^%d+(.*)$'))
 end
 redis.call('HSET', account, 'h' .. id, amount .. ' ' .. admitted .. ' ' .. tokens .. ' ' .. scope)

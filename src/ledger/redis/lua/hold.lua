@@ -41,6 +41,26 @@ local function holds()
     return is_moving
   end
 
+  -- Counts anew what a key has spent, and what its open calls but one hold, in a period (spend.lua): the counter was the largest int64, so there
+  -- may have been more.
+  local function recount(account, id, key, period)
+    local field = 'uc' .. key .. ' ' .. period
+    local spent = redis.call('HGET', account, 'us' .. key .. ' ' .. period) or '0'
+    redis.call('HSET', account, field, spent)
+    if spent == '9223372036854775807' then return end
+    local all = redis.call('HGETALL', account)
+    for at = 1, #all, 2 do
+      if string.sub(all[at], 1, 2) == 'uh' and all[at] ~= 'uh' .. id then
+        local held, of, periods = string.match(all[at + 1], '^(%d+) (%S+) (%S+ %S+ %S+ %S+)')
+        if of == key and string.find(' ' .. periods .. ' ', ' ' .. period .. ' ', 1, true)
+          and type(redis.pcall('HINCRBY', account, field, held)) == 'table' then
+          redis.call('HSET', account, field, '9223372036854775807')
+          return
+        end
+      end
+    end
+  end
+
   -- Frees what a hold takes of the limits of its key and its end user (spend.lua).
   local function free_part(account, id, part)
     local held, key, periods, user, users = string.match(part, '^(%d+) (%S+) (%S+ %S+ %S+ %S+) ?(%S*) ?(%S*)$')
@@ -55,7 +75,9 @@ local function holds()
         end
       end
       for period in string.gmatch(periods, '%S+') do
-        redis.call('HINCRBY', account, 'uc' .. key .. ' ' .. period, '-' .. held)
+        local left = redis.call('HINCRBY', account, 'uc' .. key .. ' ' .. period, '-' .. held)
+        -- As doubles: where it was a little less, to count anew changes nothing.
+        if left + held >= 9223372036854700000 then recount(account, id, key, period) end
       end
     end
     redis.call('HDEL', account, 'uh' .. id)

@@ -1,7 +1,7 @@
 -- Hard limits of keys and their end users (pure/account/spending.rs). In the account, in names that audits of earlier versions pass over:
 -- ul<key>           there since the key first had a limit: what it spends is counted. It is 1, or the key that this one came in place of: then
 --                   both count under that one, and here only what it spends in all, for the audit
--- us<key> <period>  spent by calls that came in the period;  uc<key> <period>  that, and what such calls hold
+-- us<key> <period>  spent by calls that came in the period;  uc<key> <period>  that, and what such calls hold: each at most the largest int64
 -- ud<key>           the day (since 1970) before which the key's periods are forgotten, those of weeks and months that ended before it too
 -- uh<id>            of an open hold: amount, key, its day, week, month and all time, and where its end user counts: id, name of the hash
 -- The hash of one period's end users of a key, which expires: s<id>, c<id> as above, n: how many there are
@@ -52,12 +52,13 @@ local function spending()
     local part = amount .. ' ' .. key .. ' ' .. periods
     if user then
       if redis.call('HEXISTS', users, 'c' .. user) == 0 then meet_user(users, user, ttl) end
-      add(users, 'c' .. user, amount)
+      if not add(users, 'c' .. user, amount) then redis.call('HSET', users, 'c' .. user, '9223372036854775807') end
       part = part .. ' ' .. user .. ' ' .. users
     end
     local of_day
     for period in string.gmatch(periods, '%S+') do
       local counted = add(account, 'uc' .. key .. ' ' .. period, amount)
+      if not counted then redis.call('HSET', account, 'uc' .. key .. ' ' .. period, '9223372036854775807') end
       of_day = of_day or counted
     end
     redis.call('HSET', account, 'ul' .. key, '1', 'uh' .. id, part)

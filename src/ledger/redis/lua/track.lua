@@ -12,7 +12,10 @@ for day = tonumber(fact[2] or 0), tonumber(fact[3] or -1) do
   for model in string.gmatch(redis.call('HGET', account, 'd' .. day) or '', '[^\n]+') do
     local cost = redis.call('HGET', of_key, 'c' .. day .. ' ' .. model)
     for period in string.gmatch(cost and periods or '', '%S+') do
-      if add(account, 'uc' .. key .. ' ' .. period, cost) then add(account, 'us' .. key .. ' ' .. period, cost) end
+      for _, counter in ipairs({ 'uc', 'us' }) do
+        local field = counter .. key .. ' ' .. period
+        if not add(account, field, cost) then redis.call('HSET', account, field, '9223372036854775807') end
+      end
     end
   end
 end

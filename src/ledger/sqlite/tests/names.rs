@@ -23,6 +23,7 @@ impl Rig {
             .map(|(n, name)| receipt("acme", 100 * before + n, now, Some(name)))
             .collect();
         let group = Default::default();
+        self.database.know_time(now);
         let written = self
             .database
             .write_debits(&group, &receipts, &format!("after {before}"), now);

@@ -43,6 +43,7 @@ impl Rig {
             .number("SELECT coalesce(max(seq), 0) FROM receipt_lists")
             .to_string();
         let group = Default::default();
+        self.database.know_time(now);
         self.database.write_debits(&group, receipts, &name, now).unwrap();
     }
 
@@ -114,6 +115,31 @@ fn a_group_deletes_twice_as_many_rows_of_too_long_ago_as_it_writes() {
     assert_eq!(rig.rows().len(), 8 + 1 - 2);
     rig.write_receipts(&two, later);
     assert_eq!(rig.rows().len(), 7 + 2 - 3, "those of a day that is kept stay");
+}
+
+/// One call by a clock that is ahead: it is known to be no later than it was, and a moment.
+#[test]
+fn by_a_clock_that_is_ahead_nothing_is_too_old() {
+    let mut rig = Rig::new();
+    rig.keep(30, u64::MAX);
+    for n in 0..5 {
+        rig.write_receipts(&[receipt("acme", n, NOW, Some(&format!("gen-{n}")))], NOW);
+    }
+    let ahead = NOW.plus_millis(90 * DAY_MS);
+    rig.database.know_time(NOW.plus_millis(5));
+    let group = Default::default();
+    let of_ahead = [receipt("acme", 9, ahead, Some("gen-9"))];
+    rig.database.write_debits(&group, &of_ahead, "ahead", ahead).unwrap();
+    let names = |rig: &Rig| rig.number("SELECT count(*) FROM receipt_names_of_blocks");
+    assert_eq!((rig.rows().len(), names(&rig)), (6, 6));
+    // Nor at a start by that clock, as long as the file does not say that it is so late.
+    let bounds = ReceiptBounds::days(30);
+    rig.database.keep_known_time(NOW.plus_millis(9)).unwrap();
+    rig.database.keep_receipts(bounds, ahead.day()).unwrap();
+    assert_eq!((rig.rows().len(), names(&rig)), (6, 6));
+    rig.database.keep_known_time(ahead).unwrap();
+    rig.database.keep_receipts(bounds, ahead.day()).unwrap();
+    assert_eq!(rig.rows().len(), 1);
 }
 
 #[test]

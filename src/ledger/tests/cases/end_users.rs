@@ -5,7 +5,7 @@ use crate::ledger::query::{END_USERS_MAX, EndUserBound, EndUserQuery, EndUserUsa
 use crate::ledger::tests::rig::{NOW, Rig, audit_is_clean, block_on, credits, debit, request};
 use crate::ledger::{Caller, Debit};
 use crate::pure::ids::KeyId;
-use crate::pure::money::Credits;
+use crate::pure::money::CreditSum;
 use crate::pure::receipt::CallDetails;
 use crate::pure::time::{Day, Days, Period};
 
@@ -35,7 +35,7 @@ fn asked(rig: &Rig, caller: &Caller, key: Option<&KeyId>, days: impl Into<Days>)
 }
 
 /// Names, calls, tokens of both sides together, and cost.
-fn rows(usage: EndUserUsage) -> Vec<(Option<String>, u64, u64, Credits)> {
+fn rows(usage: EndUserUsage) -> Vec<(Option<String>, u64, u64, CreditSum)> {
     let EndUserUsage::Sums(rows) = usage else {
         panic!("{usage:?}");
     };
@@ -80,9 +80,21 @@ pub(super) fn usage_is_told_by_end_user(rig: &Rig) {
         rig.reserve(&caller, &request(n, "5")).unwrap().settle(told);
     }
     rig.reserve(&caller, &request(99, "5")).unwrap().release();
-    let anna = |calls: u64, cost: &str| (Some("anna".to_owned()), calls, 7 * calls, credits(cost));
-    let nobody = |calls: u64, cost: &str| (None, calls, 7 * calls, credits(cost));
-    let third = (Some("\u{e4} \"b\"\n".to_owned()), 1, 7, credits("0.25"));
+    let anna = |calls: u64, cost: &str| {
+        (
+            Some("anna".to_owned()),
+            calls,
+            7 * calls,
+            CreditSum::from(credits(cost)),
+        )
+    };
+    let nobody = |calls: u64, cost: &str| (None, calls, 7 * calls, CreditSum::from(credits(cost)));
+    let third = (
+        Some("\u{e4} \"b\"\n".to_owned()),
+        1,
+        7,
+        CreditSum::from(credits("0.25")),
+    );
     let all = asked(rig, &caller, None, Period::All);
     assert_eq!(
         rows(all),
@@ -104,10 +116,12 @@ pub(super) fn usage_is_told_by_end_user(rig: &Rig) {
     assert_eq!(rows(asked(rig, &caller, Some(others), day(0))), []);
     assert_eq!(rows(asked(rig, &caller, None, day(9))), []);
     // Together they are the debits.
-    let spent: Credits = rows(asked(rig, &caller, None, Period::All))
+    let spent: i128 = rows(asked(rig, &caller, None, Period::All))
         .iter()
-        .fold(Credits::ZERO, |sum, row| sum.checked_add(row.3).unwrap());
-    assert_eq!(credits("100").checked_sub(spent), Some(rig.figures(&caller).balance));
+        .map(|row| row.3.pico())
+        .sum();
+    let left = CreditSum::from_pico(CreditSum::from(credits("100")).pico() - spent);
+    assert_eq!(left, CreditSum::from(rig.figures(&caller).balance));
     let nobody = AdminOp::EndUsers(EndUserQuery {
         account: "nobody".parse().unwrap(),
         key: None,

@@ -13,7 +13,7 @@ use crate::pure::ids::{AccountId, KeyId};
 use crate::server::operator::answer::Answer;
 use crate::server::operator::call::{Call, expect};
 use crate::server::operator::fields::KeyName;
-use crate::server::operator::shown::{Amount, Page};
+use crate::server::operator::shown::{Amount, Page, Sum};
 
 pub(in crate::server::operator) async fn usage(call: &Call<'_>) -> Result<Answer, OperatorError> {
     let query = call.query(&["account", "key", "from", "to", "period", "group_by"])?;
@@ -22,7 +22,7 @@ pub(in crate::server::operator) async fn usage(call: &Call<'_>) -> Result<Answer
     is_there(call, &account).await?;
     let today = call.api.clock().now().day();
     let key = key.as_ref().map(|key| &key.0);
-    let body = summary::<Amount, _>(call, &account, key, query.pairs(), today).await?;
+    let body = summary::<Sum, _>(call, &account, key, query.pairs(), today).await?;
     Ok(Answer::body(JSON, body))
 }
 

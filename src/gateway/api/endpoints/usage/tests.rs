@@ -1,0 +1,103 @@
+//! What a query of usage asks for, and what is told.
+
+use super::*;
+use crate::ledger::UsageRow;
+use crate::ledger::tests::rig::block_on;
+
+fn pairs(text: &str) -> Vec<(String, String)> {
+    form_urlencoded::parse(text.as_bytes()).into_owned().collect()
+}
+
+#[test]
+fn days_and_groups_are_read_and_what_is_wrong_with_them_is_said() {
+    let today = Day::parse("2026-11-20").unwrap();
+    let read = |text: &str| asked(&pairs(text), today);
+    let day = |text: &str| Day::parse(text).unwrap();
+    let span = |from, to| Days::Span { from, to };
+    for (text, days, groups) in [
+        ("", Period::Today.into(), None),
+        ("group_by=key", Period::Today.into(), Some(GroupBy::Rows(Column::Key))),
+        (
+            "period=7d&group_by=day",
+            Period::Week.into(),
+            Some(GroupBy::Rows(Column::Day)),
+        ),
+        ("group_by=end_user", Period::Today.into(), Some(GroupBy::EndUser)),
+        (
+            "from=2026-11-01",
+            span(day("2026-11-01"), today),
+            Some(GroupBy::Rows(Column::Model)),
+        ),
+        (
+            "to=2026-11-02",
+            span(Day(0), day("2026-11-02")),
+            Some(GroupBy::Rows(Column::Model)),
+        ),
+        (
+            "to=0328-01-20",
+            span(day("0328-01-20"), day("0328-01-20")),
+            Some(GroupBy::Rows(Column::Model)),
+        ),
+        (
+            "from=2026-11-02&to=2026-11-02&group_by=key",
+            span(day("2026-11-02"), day("2026-11-02")),
+            Some(GroupBy::Rows(Column::Key)),
+        ),
+    ] {
+        assert_eq!(read(text), Ok(Asked { days, groups }), "{text}");
+    }
+    for (text, word) in [
+        ("from=2026-11-31", "from must be"),
+        ("to=", "to must be"),
+        ("from=2026-11-21", "after"),
+        ("from=2026-11-03&to=2026-11-02", "after"),
+        ("from=2026-11-01&period=all", "period"),
+        ("to=2026-11-01&to=2026-11-01", "more than once"),
+        ("group_by=user", "model, key, day, end_user"),
+    ] {
+        let Err(ApiError::BadRequest(message)) = read(text) else {
+            panic!("{text}");
+        };
+        assert!(message.contains(word), "{text}: {message}");
+    }
+}
+
+/// An account that lives for long uses more than one amount can be.
+#[test]
+fn sums_beyond_the_largest_amount_are_exact() {
+    struct Rows;
+
+    impl UsageBooks for Rows {
+        type Error = ApiError;
+
+        fn usage(&self, query: UsageQuery) -> BoxFuture<'_, Result<Vec<KeyedRow>, ApiError>> {
+            let row = move |day: i64| KeyedRow {
+                key: query.by_key.then(|| KeyId::from("key_x".to_owned())),
+                row: UsageRow {
+                    day: Day(day),
+                    model: "a/m".to_owned(),
+                    requests: 1,
+                    prompt_tokens: 2,
+                    completion_tokens: 3,
+                    cost: "4088353.5".parse().unwrap(),
+                },
+            };
+            let rows = (0..3).map(row).collect();
+            Box::pin(async { Ok(rows) })
+        }
+
+        fn end_users(&self, _: EndUserQuery) -> BoxFuture<'_, Result<EndUserUsage, ApiError>> {
+            Box::pin(async { Ok(EndUserUsage::Sums(Vec::new())) })
+        }
+    }
+
+    let account = "acme".parse().unwrap();
+    for by in ["model", "key"] {
+        let query = pairs(&format!("period=all&group_by={by}"));
+        let told = summary::<CreditSum, _>(&Rows, &account, None, &query, Day(2));
+        let body = block_on(told).unwrap();
+        assert!(body.contains("\"total_cost\":12265060.5,"), "{body}");
+        // That of the model, and that of the group.
+        assert_eq!(body.matches("\"cost\":12265060.5}").count(), 2, "{body}");
+    }
+}
