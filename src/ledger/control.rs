@@ -89,10 +89,9 @@ fn ask_owner(path: &Path, op: &AdminOp) -> Result<AdminReply, AdminError> {
             return asked;
         }
         std::thread::sleep(OWNER_PAUSE);
-        match LedgerAccess::to_existing(path) {
-            Ok(Some(LedgerAccess::Own(Ledger::Embedded(store)))) => return store.run_blocking(op.clone()),
-            // It has an owner that listens, or one that does not yet; an error of the next try says what else it is.
-            Ok(_) | Err(_) => {}
+        // It has an owner that listens, or one that does not yet; an error of the next try says what else it is.
+        if let Ok(Some(LedgerAccess::Own(Ledger::Embedded(store)))) = LedgerAccess::to_existing(path) {
+            return store.run_blocking(op.clone());
         }
     }
 }

@@ -1,5 +1,6 @@
-//! A connection with limits that Pingora's has not: a client's gives a head only so much room ([`HeadLimit`]) and ends when nothing that
-//! is written to it is taken; an upstream's sends what it could not send at once while it is read ([`UpstreamIo`]).
+//! A connection with limits that Pingora's has not: a client's gives a head only so much room ([`HeadLimit`]), is read for so long at a
+//! time ([`ReadTurn`]) and ends when nothing that is written to it is taken; an upstream's sends what it could not send at once while it
+//! is read ([`UpstreamIo`]).
 //!
 //! What is written is gathered until it is flushed ([`WriteBuffer`]); everything else is passed on as it is. `listener` puts each
 //! connection of a client into one, and `connection_pool` each to an upstream over HTTP/1.
@@ -23,8 +24,9 @@ use pingora::protocols::{
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::Sleep;
 
-use super::chunk_check::BareLineEnd;
+use super::chunk_check::Misframed;
 use super::head_limit::{Excess, HeadLimit};
+use super::read_turn::ReadTurn;
 use super::upstream_io::UpstreamIo;
 use super::write_buffer::{Heads, WriteBuffer};
 
@@ -35,6 +37,8 @@ pub(crate) struct BoundedStream<S: AsyncWrite + Unpin> {
     side: Side,
     output: WriteBuffer,
     stall: Stall,
+    /// A client's. That of an upstream never ends: who carries its answer sees to it.
+    turn: ReadTurn,
 }
 
 /// Whose connection it is.
@@ -75,6 +79,7 @@ impl<S: AsyncWrite + Unpin> BoundedStream<S> {
                 timer: None,
                 told: Some(limit),
             },
+            turn: ReadTurn::default(),
         }
     }
 
@@ -89,6 +94,7 @@ impl<S: AsyncWrite + Unpin> BoundedStream<S> {
                 timer: None,
                 told: None,
             },
+            turn: ReadTurn::default(),
         }
     }
 }
@@ -179,8 +185,13 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncRead for BoundedStream<S> {
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         let BoundedStream {
-            inner, side, output, ..
+            inner,
+            side,
+            output,
+            turn,
+            ..
         } = &mut *self;
+        ready!(turn.poll_begin(context));
         if let Side::Upstream(io) = side
             && !output.is_empty()
         {
@@ -191,21 +202,22 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncRead for BoundedStream<S> {
         let read = Pin::new(inner).poll_read(context, buffer);
         let new = buffer.filled().get(before..).unwrap_or_default();
         if new.is_empty() {
+            turn.ends();
             return match (side, read) {
                 (Side::Upstream(io), Poll::Ready(end)) => Poll::Ready(io.ended(end)),
                 (_, read) => read,
             };
         }
         let refused = match side {
-            Side::Client(limit, _) => limit.read(new).err(),
-            Side::Upstream(io) => io.read(new).err().map(|BareLineEnd| Excess::Framing),
+            Side::Client(limit, _) => limit.read(new).inspect(|lines| turn.read(new.len(), *lines)).err(),
+            Side::Upstream(io) => io.read(new).err().map(|Misframed| Excess::Framing),
         };
         match refused {
             None => read,
             Some(Excess::Head) => Poll::Ready(Err(io::Error::other("the head of a request is too large"))),
             Some(Excess::Framing) => Poll::Ready(Err(io::Error::new(
                 io::ErrorKind::InvalidData,
-                "a chunk's line does not end with CR LF",
+                "a chunk's line is not as HTTP wants it",
             ))),
         }
     }
@@ -218,6 +230,7 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for BoundedStream<S> {
             side,
             output,
             stall,
+            ..
         } = &mut *self;
         match side {
             Side::Client(..) => stall.limit(output.poll_write(inner, context, bytes), context),
@@ -231,6 +244,7 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for BoundedStream<S> {
             side,
             output,
             stall,
+            ..
         } = &mut *self;
         match side {
             Side::Client(_, cork) if cork.0.load(Ordering::Relaxed) => Poll::Ready(Ok(())),
@@ -339,24 +353,4 @@ impl<S: AsyncWrite + Unpin + GetSocketDigest> GetSocketDigest for BoundedStream<
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[tokio::test]
-    async fn while_a_client_takes_nothing_its_connection_is_not_between_requests() {
-        let limit = HeadLimit::new();
-        let mut stall = Stall {
-            at_most: Some(Duration::from_secs(60)),
-            timer: None,
-            told: Some(Arc::clone(&limit)),
-        };
-        let context = &mut Context::from_waker(Waker::noop());
-        let taken = || Poll::Ready(Ok(()));
-        assert!(stall.limit(taken(), context).is_ready() && limit.is_between_requests());
-        for _ in 0..2 {
-            assert!(stall.limit::<()>(Poll::Pending, context).is_pending());
-            assert!(!limit.is_between_requests());
-        }
-        assert!(stall.limit(taken(), context).is_ready() && limit.is_between_requests());
-    }
-}
+mod tests;

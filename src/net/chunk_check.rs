@@ -1,10 +1,14 @@
 //! Refuses what Pingora takes in the framing of a chunked body and others do not: a line end within a chunk's size or extension that is
-//! not CR LF (RFC 9112 section 7.1). Two parties that end such a line differently see two different messages. It begins where the head
-//! ends, which [`split_head`] finds.
+//! not CR LF (RFC 9112 section 7.1). Two parties that end such a line differently see two different messages. A size that no body has is
+//! refused, too: Pingora would wait for it. It begins where the head ends, which [`split_head`] finds.
 
 /// Reads the raw bytes of one chunked body as they come.
 #[derive(Debug)]
-pub(crate) struct ChunkCheck(At);
+pub(crate) struct ChunkCheck {
+    at: At,
+    /// Chunks whose line has come since [`ChunkCheck::take_lines`].
+    lines: usize,
+}
 
 #[derive(Clone, Copy, Debug)]
 enum At {
@@ -16,55 +20,67 @@ enum At {
     LineFeed { is_last: bool, bytes: u64 },
     /// Within its data and the CR LF after them: so many bytes are left.
     Data(u64),
-    /// After the last chunk, or after what Pingora refuses itself: nothing is looked at any more.
+    /// After the last chunk: nothing is looked at any more.
     Over,
 }
 
-/// A line of the framing ended with something other than CR LF.
+/// A line of the framing ended with something other than CR LF, or says a size beyond [`SIZE_MAX`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct BareLineEnd;
+pub(crate) struct Misframed;
 
 impl ChunkCheck {
     /// At the body's first byte.
     pub(crate) fn new() -> ChunkCheck {
-        ChunkCheck(At::Size(0))
+        ChunkCheck {
+            at: At::Size(0),
+            lines: 0,
+        }
     }
 
     /// Looks at the next bytes.
     ///
     /// # Errors
-    /// [`BareLineEnd`] for a line feed without a carriage return, or a carriage return without a line feed.
-    pub(crate) fn read(&mut self, mut bytes: &[u8]) -> Result<(), BareLineEnd> {
+    /// [`Misframed`] for a line feed without a carriage return, a carriage return without a line feed, or a size that no body has.
+    pub(crate) fn read(&mut self, mut bytes: &[u8]) -> Result<(), Misframed> {
         while let Some((&byte, rest)) = bytes.split_first() {
-            if let At::Data(left) = self.0 {
+            if let At::Data(left) = self.at {
                 let here = u64::try_from(bytes.len()).unwrap_or(u64::MAX).min(left);
                 let skipped = usize::try_from(here).unwrap_or(usize::MAX);
                 bytes = bytes.get(skipped..).unwrap_or_default();
-                self.0 = if here == left {
+                self.at = if here == left {
                     At::Size(0)
                 } else {
                     At::Data(left.saturating_sub(here))
                 };
                 continue;
             }
-            if let At::Size(0) = self.0
+            if let At::Size(0) = self.at
                 && let Some((size, line)) = usual_line(bytes)
             {
                 bytes = bytes.get(line..).unwrap_or_default();
+                self.lines = self.lines.saturating_add(1);
                 if size == 0 {
-                    self.0 = At::Over;
+                    self.at = At::Over;
                     return Ok(());
                 }
-                self.0 = At::Data(size.saturating_add(LINE_END));
+                self.at = At::Data(size.saturating_add(LINE_END));
                 continue;
             }
-            self.0 = self.0.after(byte)?;
-            if matches!(self.0, At::Over) {
+            self.at = self.at.after(byte)?;
+            if matches!(self.at, At::Over) {
                 return Ok(());
+            }
+            if matches!(self.at, At::Data(_)) {
+                self.lines = self.lines.saturating_add(1);
             }
             bytes = rest;
         }
         Ok(())
+    }
+
+    /// How many chunks' lines have come since this was asked before.
+    pub(super) fn take_lines(&mut self) -> usize {
+        std::mem::take(&mut self.lines)
     }
 }
 
@@ -88,18 +104,15 @@ fn usual_line(bytes: &[u8]) -> Option<(u64, usize)> {
 
 impl At {
     /// Where one byte of a line leads.
-    fn after(self, byte: u8) -> Result<At, BareLineEnd> {
+    fn after(self, byte: u8) -> Result<At, Misframed> {
         Ok(match (self, byte) {
-            (At::Size(_) | At::Extension { .. }, b'\n') => return Err(BareLineEnd),
+            (At::Size(_) | At::Extension { .. }, b'\n') => return Err(Misframed),
             (At::Size(bytes), b'\r') => At::LineFeed {
                 is_last: bytes == 0,
                 bytes,
             },
             (At::Size(bytes), byte) => match char::from(byte).to_digit(16) {
-                Some(digit) => bytes
-                    .checked_mul(16)
-                    .and_then(|bytes| bytes.checked_add(u64::from(digit)))
-                    .map_or(At::Over, At::Size),
+                Some(digit) => At::Size(with_digit(bytes, digit)?),
                 None => At::Extension {
                     is_last: bytes == 0,
                     bytes,
@@ -108,10 +121,19 @@ impl At {
             (At::Extension { is_last, bytes }, b'\r') => At::LineFeed { is_last, bytes },
             (At::LineFeed { is_last: true, .. }, b'\n') => At::Over,
             (At::LineFeed { bytes, .. }, b'\n') => At::Data(bytes.saturating_add(LINE_END)),
-            (At::LineFeed { .. }, _) => return Err(BareLineEnd),
+            (At::LineFeed { .. }, _) => return Err(Misframed),
             (at, _) => at,
         })
     }
+}
+
+/// A size with one more digit.
+fn with_digit(size: u64, digit: u32) -> Result<u64, Misframed> {
+    let larger = size.saturating_mul(16).saturating_add(u64::from(digit));
+    if larger > SIZE_MAX {
+        return Err(Misframed);
+    }
+    Ok(larger)
 }
 
 /// The first head in raw bytes, to its end, and what follows it, by the rule of the parser that takes it (httparse): empty lines before
@@ -126,8 +148,10 @@ pub(super) fn split_head(raw: &[u8]) -> Option<(&[u8], &[u8])> {
     })
 }
 
-/// Digits of a size that are read at once: far from any overflow.
+/// Digits of a size that are read at once: such a size is far below [`SIZE_MAX`].
 const USUAL_DIGITS_MAX: usize = 8;
+/// Most bytes of a chunk: more than any body has.
+const SIZE_MAX: u64 = 1 << 40;
 /// Bytes of the line end after a chunk's data.
 const LINE_END: u64 = 2;
 
@@ -136,7 +160,7 @@ mod tests {
     use super::*;
 
     /// What is said of a body, whole and byte by byte.
-    fn check(body: &[u8]) -> Result<(), BareLineEnd> {
+    fn check(body: &[u8]) -> Result<(), Misframed> {
         let whole = ChunkCheck::new().read(body);
         let mut check = ChunkCheck::new();
         let pieces = body.iter().try_for_each(|byte| check.read(&[*byte]));
@@ -166,13 +190,31 @@ mod tests {
             b"5;a\rb\r\nhello\r\n0\r\n\r\n",
             b"5\r\nhello\r\n0;a\n\r\n\r\n",
         ] {
-            assert_eq!(check(body), Err(BareLineEnd));
+            assert_eq!(check(body), Err(Misframed));
         }
     }
 
     #[test]
-    fn a_size_that_no_number_holds_is_left_to_the_parser() {
-        assert_eq!(check(b"fffffffffffffffff\r\n"), Ok(()));
+    fn a_size_that_no_body_has_is_refused() {
+        assert_eq!(check(b"00000000000010000000000\r\n"), Ok(()));
+        for size in ["10000000001", "8000000000000000", "fffffffffffffffff"] {
+            assert_eq!(check(format!("{size}\r\n").as_bytes()), Err(Misframed), "{size}");
+        }
+    }
+
+    #[test]
+    fn the_lines_of_all_chunks_are_counted_however_they_are_cut() {
+        const BODY: &[u8] = b"1\r\n\n\r\n1;a\r\nb\r\n0000000001\r\nc\r\n4\r\n1\r\n1\r\n0\r\n\r\n";
+        for cut in 0..BODY.len() {
+            let (first, second) = BODY.split_at(cut);
+            let mut check = ChunkCheck::new();
+            check.read(first).unwrap();
+            let lines = check.take_lines();
+            check.read(second).unwrap();
+            // That of the last chunk counts where it is there as a whole.
+            assert!((4..=5).contains(&(lines + check.take_lines())), "cut at {cut}");
+            assert_eq!(check.take_lines(), 0);
+        }
     }
 
     /// Where httparse sees the end of a request's head. None: not yet.

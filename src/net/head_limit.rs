@@ -4,7 +4,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use super::chunk_check::{BareLineEnd, ChunkCheck, split_head};
+use super::chunk_check::{ChunkCheck, Misframed, split_head};
 
 /// What a connection's reader, its handler and whoever has to end connections tell each other of the head that is waited for.
 #[derive(Debug)]
@@ -86,8 +86,8 @@ impl HeadLimit {
     /// The head is there; `is_chunked`: its body comes in chunks.
     ///
     /// # Errors
-    /// [`BareLineEnd`] when what has come of that body already is not framed as HTTP wants it.
-    pub(crate) fn head_came(&self, is_chunked: bool) -> Result<(), BareLineEnd> {
+    /// [`Misframed`] when what has come of that body already is not framed as HTTP wants it.
+    pub(crate) fn head_came(&self, is_chunked: bool) -> Result<(), Misframed> {
         let mut head = self.lock();
         let Head::Awaited(awaited) = std::mem::replace(&mut *head, Head::Free) else {
             return Ok(());
@@ -97,7 +97,7 @@ impl HeadLimit {
         }
         let mut check = ChunkCheck::new();
         // Pingora has seen its end: a head without one is not what Pingora took.
-        let (_, body) = split_head(&awaited.raw).ok_or(BareLineEnd)?;
+        let (_, body) = split_head(&awaited.raw).ok_or(Misframed)?;
         check.read(body)?;
         *head = Head::Chunked(check);
         Ok(())
@@ -157,20 +157,28 @@ impl HeadLimit {
         }
     }
 
-    /// Looks at what was read.
+    /// Whether more has come than these bytes, which are a request's: to be asked before [`HeadLimit::head_came`].
+    pub(crate) fn has_come_beyond(&self, bytes: usize) -> bool {
+        matches!(&*self.lock(), Head::Awaited(awaited) if awaited.raw.len() > bytes)
+    }
+
+    /// Looks at what was read: how many chunks' lines came.
     ///
     /// # Errors
     /// When it is not to be passed on, see [`Excess`].
-    pub(crate) fn read(&self, bytes: &[u8]) -> Result<(), Excess> {
+    pub(crate) fn read(&self, bytes: &[u8]) -> Result<usize, Excess> {
         match &mut *self.lock() {
-            Head::First | Head::Free | Head::Http2 => Ok(()),
-            Head::Chunked(check) => check.read(bytes).map_err(|BareLineEnd| Excess::Framing),
+            Head::First | Head::Free | Head::Http2 => Ok(0),
+            Head::Chunked(check) => match check.read(bytes) {
+                Ok(()) => Ok(check.take_lines()),
+                Err(Misframed) => Err(Excess::Framing),
+            },
             Head::Awaited(awaited) => {
                 if awaited.raw.len() >= HEAD_BYTES_MAX {
                     return Err(Excess::Head);
                 }
                 awaited.raw.extend_from_slice(bytes);
-                Ok(())
+                Ok(0)
             }
         }
     }
@@ -251,6 +259,17 @@ mod tests {
         limit.head_came(false).unwrap();
         limit.read(&vec![b'a'; HEAD_BYTES_MAX]).unwrap();
         limit.read(b"a").unwrap();
+    }
+
+    #[test]
+    fn what_came_beyond_a_request_is_known_until_its_head_is_taken() {
+        let limit = HeadLimit::new();
+        limit.begin();
+        limit.read(b"GET / HTTP/1.1\r\n\r\n").unwrap();
+        limit.read(b"G").unwrap();
+        assert!(!limit.has_come_beyond(19) && limit.has_come_beyond(18));
+        limit.head_came(false).unwrap();
+        assert!(!limit.has_come_beyond(0));
     }
 
     /// Heads that Pingora takes: also with lines that end in LF, and behind empty lines.

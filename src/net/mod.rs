@@ -9,6 +9,7 @@ pub mod dns;
 pub(crate) mod error_text;
 pub(crate) mod hash_map;
 pub(crate) mod head_limit;
+mod read_turn;
 pub(crate) mod request_body;
 pub(crate) mod upstream_io;
 pub(crate) mod write_buffer;

@@ -5,9 +5,25 @@ use http::header::{self, HeaderMap};
 use pingora::http::RequestHeader;
 use pingora::protocols::http::ServerSession;
 
+use super::head_limit::HeadLimit;
+
 /// What a request says of its body's length, in bytes; none where it says nothing, or nothing that can be read.
 pub(crate) fn content_length(headers: &HeaderMap) -> Option<u64> {
     headers.get(header::CONTENT_LENGTH)?.to_str().ok()?.parse().ok()
+}
+
+/// Whether bytes have come with a request over HTTP/1 that are behind it, so that Pingora closes the connection after its answer. To be asked
+/// before [`HeadLimit::head_came`]. What comes later, or behind chunks, is not seen.
+pub(crate) fn is_followed(session: &ServerSession, limit: &HeadLimit) -> bool {
+    let headers = &session.req_header().headers;
+    if headers.contains_key(header::TRANSFER_ENCODING) {
+        return false;
+    }
+    let body = content_length(headers).unwrap_or(0);
+    let body = usize::try_from(body).unwrap_or(usize::MAX);
+    // As Pingora has it, which is longer than what came where it escaped a byte of the target: then a little may pass unseen.
+    let head = session.to_h1_raw().len();
+    limit.has_come_beyond(head.saturating_add(body))
 }
 
 /// Whether a client waits to be told that it may send its body. HTTP/1.0 knows no interim answers, and an expectation of anything else is

@@ -6,7 +6,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
 
-use super::chunk_check::{BareLineEnd, ChunkCheck, split_head};
+use super::chunk_check::{ChunkCheck, Misframed, split_head};
 
 /// One connection's, over all requests that it serves.
 #[derive(Debug, Default)]
@@ -62,8 +62,8 @@ impl UpstreamIo {
     /// The answer's head is there; `is_chunked`: its body comes in chunks.
     ///
     /// # Errors
-    /// [`BareLineEnd`] when what has come of that body already is not framed as HTTP wants it.
-    pub(crate) fn head_came(&self, is_chunked: bool) -> Result<(), BareLineEnd> {
+    /// [`Misframed`] when what has come of that body already is not framed as HTTP wants it.
+    pub(crate) fn head_came(&self, is_chunked: bool) -> Result<(), Misframed> {
         let mut state = self.lock();
         state.body = Bytes::new();
         let Answer::Head(raw) = std::mem::take(&mut state.answer) else {
@@ -75,7 +75,7 @@ impl UpstreamIo {
         // Before it there may have been informational ones.
         let mut rest = raw.as_slice();
         let body = loop {
-            let (head, body) = split_head(rest).ok_or(BareLineEnd)?;
+            let (head, body) = split_head(rest).ok_or(Misframed)?;
             if !is_informational(head) {
                 break body;
             }
@@ -99,8 +99,8 @@ impl UpstreamIo {
     /// Looks at what was read.
     ///
     /// # Errors
-    /// [`BareLineEnd`]: the answer is not framed as HTTP wants it.
-    pub(crate) fn read(&self, bytes: &[u8]) -> Result<(), BareLineEnd> {
+    /// [`Misframed`]: the answer is not framed as HTTP wants it.
+    pub(crate) fn read(&self, bytes: &[u8]) -> Result<(), Misframed> {
         match &mut self.lock().answer {
             Answer::Unchecked => Ok(()),
             Answer::Head(raw) => {
@@ -202,9 +202,9 @@ mod tests {
             };
             let io = begun(b"5\r\nhello\r\n");
             assert_eq!(io.head_came(true), Ok(()), "{heads:?}");
-            assert_eq!(io.read(b"0;a\n\r\n"), Err(BareLineEnd), "{heads:?}");
+            assert_eq!(io.read(b"0;a\n\r\n"), Err(Misframed), "{heads:?}");
             let io = begun(b"5;a\nhello\r\n0\r\n\r\n");
-            assert_eq!(io.head_came(true), Err(BareLineEnd), "{heads:?}");
+            assert_eq!(io.head_came(true), Err(Misframed), "{heads:?}");
             let io = begun(b"5;a\r\nhello\r\n0\r\n\r\n");
             assert_eq!(io.head_came(true), Ok(()), "{heads:?}");
         }

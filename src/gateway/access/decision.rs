@@ -30,7 +30,7 @@ use crate::gateway::state::Books;
 use crate::gateway::trace;
 use crate::ledger::Caller;
 use crate::net::bounded_stream::head_limit_of;
-use crate::net::client_ip;
+use crate::net::{client_ip, request_body};
 use crate::pure::catalogue::Model;
 use crate::pure::error::ApiError;
 use crate::pure::idempotency::{Fingerprint, KeyName};
@@ -49,9 +49,10 @@ pub(in crate::gateway) enum Decision {
 
 /// What the connection is to keep to for this request, whose head is there.
 pub(in crate::gateway) fn begin(tollgate: &Tollgate, session: &mut ServerSession, ctx: &mut Ctx) {
-    let headers = &session.req_header().headers;
-    let is_chunked = headers.contains_key(header::TRANSFER_ENCODING);
+    let is_chunked = session.req_header().headers.contains_key(header::TRANSFER_ENCODING);
+    let mut is_followed = false;
     if let Some(limit) = session.stream().and_then(head_limit_of) {
+        is_followed = request_body::is_followed(session, limit);
         ctx.is_misframed = limit.head_came(is_chunked).is_err();
     }
     let timeouts = ctx.snapshot.config.timeouts;
@@ -61,7 +62,7 @@ pub(in crate::gateway) fn begin(tollgate: &Tollgate, session: &mut ServerSession
         .map(SocketAddr::ip);
     let trusted = &ctx.snapshot.config.trusted_proxies;
     ctx.client = peer.map(|peer| client_ip::client(peer, &session.req_header().headers, trusted));
-    if session.req_header().version < Version::HTTP_11 || tollgate.lifecycle().is_stopping() {
+    if session.req_header().version < Version::HTTP_11 || tollgate.lifecycle().is_stopping() || is_followed {
         session.set_keepalive(None);
     } else if session.get_keepalive().is_some() {
         session.set_keepalive(Some(timeouts.keepalive.as_secs().max(1)));

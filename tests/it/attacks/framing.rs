@@ -22,6 +22,12 @@ fn post(key: &str, lines: &str, body: &str) -> String {
     format!("{head}authorization: Bearer {key}\r\n{lines}\r\n{body}")
 }
 
+/// A call.
+pub(super) fn whole(key: &str) -> String {
+    let body = request(SMALL);
+    post(key, &format!("content-length: {}\r\n", body.len()), &body)
+}
+
 fn chunked(body: &str) -> String {
     format!("{:x}\r\n{body}\r\n0\r\n\r\n", body.len())
 }
@@ -220,6 +226,11 @@ fn chunks(key: &str) -> Vec<Case> {
             says(&format!("ffffffffffffffff\r\n{body}\r\n0\r\n\r\n")),
         ),
         case(
+            "a size of 2^63 bytes",
+            &[400],
+            says(&format!("8000000000000000\r\n{body}\r\n0\r\n\r\n")),
+        ),
+        case(
             "a negative size",
             &[400],
             says(&format!("-{size}\r\n{body}\r\n0\r\n\r\n")),
@@ -311,9 +322,7 @@ fn chunks_after_other_heads(key: &str) -> Vec<Case> {
 }
 
 fn after_the_body(key: &str) -> Vec<Case> {
-    let body = request(SMALL);
-    let length = body.len();
-    let whole = post(key, &format!("content-length: {length}\r\n"), &body);
+    let whole = whole(key);
     let health = "GET /api/v1/llm/health HTTP/1.1\r\nhost: x\r\n";
     vec![
         // Pipelining is not offered: the first is answered, the others are for a new connection (RFC 9112 section 9.3.2).

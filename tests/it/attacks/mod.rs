@@ -25,7 +25,7 @@ struct Case {
     statuses: &'static [u16],
     /// Whether the client ends its side after its bytes.
     ends: bool,
-    /// Whether the connection is closed after the last answer, which did not say so.
+    /// Whether the connection is closed after the last answer, over bytes that came behind its request.
     closes: bool,
 }
 
@@ -137,6 +137,34 @@ async fn what_is_sent_over_http1_is_refused_or_answered_rightly() {
         assert_eq!(seen.header("authorization"), Some("Bearer credential-SET_MAIN"));
         assert!(!seen.head.contains("smuggled"), "{}", seen.head);
     }
+    gateway.check_books().await;
+}
+
+/// Pingora closes a connection over such bytes.
+#[tokio::test]
+async fn an_answer_to_a_request_with_bytes_behind_it_says_that_the_connection_closes() {
+    let upstream = Upstream::of([Reply::chat("Hi", 9, 1), Reply::chat("Hi", 9, 1)]).await;
+    let gateway = Setup::over(&upstream).start().await;
+    let health = "GET /api/v1/llm/health HTTP/1.1\r\nhost: x\r\n\r\n";
+    let call = framing::whole(&gateway.key);
+    for (request, behind) in [
+        (health, health),
+        (health, "\r\n"),
+        (call.as_str(), health),
+        (call.as_str(), "\r\n"),
+    ] {
+        let mut raw = Raw::connect(gateway.address).await;
+        raw.send(format!("{request}{behind}")).await;
+        let answer = raw.answer().await.ok();
+        assert_eq!(answer.header("connection"), "close", "{request}{behind}");
+        raw.closed().await;
+    }
+    // A body that no one reads is not behind its request.
+    let mut raw = Raw::connect(gateway.address).await;
+    raw.send(health.replace("\r\n\r\n", "\r\ncontent-length: 5\r\n\r\nhello"))
+        .await;
+    assert_ne!(raw.answer().await.ok().header("connection"), "close");
+    assert_eq!(upstream.seen().len(), 2);
     gateway.check_books().await;
 }
 
