@@ -7,11 +7,13 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::admin::credits::CreditOp;
 use super::admin::{AdminError, AdminOp, AdminReply};
 use super::control_socket::{Reached, WAIT_MAX, accepted, ask_noting, connect, in_folder, socket_path};
 use super::embedded::{self, Embedded};
 use super::{Ledger, STOPPED, StoreError};
 use crate::clock::{Clock, monotonic};
+use crate::pure::money::Credits;
 
 /// How a command reaches the ledger.
 #[derive(Debug)]
@@ -91,9 +93,19 @@ fn ask_owner(path: &Path, op: &AdminOp) -> Result<AdminReply, AdminError> {
         std::thread::sleep(OWNER_PAUSE);
         // It has an owner that listens, or one that does not yet; an error of the next try says what else it is.
         if let Ok(Some(LedgerAccess::Own(Ledger::Embedded(store)))) = LedgerAccess::to_existing(path) {
-            return store.run_blocking(op.clone());
+            // What its calls have used has to be billed before: whoever runs it again has that done.
+            return if takes_credit(op) {
+                asked
+            } else {
+                store.run_blocking(op.clone())
+            };
         }
     }
+}
+
+/// Whether a command takes credit from an account.
+pub fn takes_credit(op: &AdminOp) -> bool {
+    matches!(op, AdminOp::Credit(CreditOp::Post(post)) if post.amount < Credits::ZERO)
 }
 
 /// Whether the command has certainly had no effect for want of an owner.
@@ -310,7 +322,8 @@ mod tests {
         let path = folder.path().join("ledger.db");
         let act = AdminOp::Maintenance { on: true };
         let (answer, commands) = answered_by(&path, &act, vec![None]);
-        let says = "; it is not known whether it was done: run it again; a reference counts once";
+        let says =
+            "; it is not known whether it was done: look, and run it again where it was not; a reference counts once";
         assert!(
             matches!(&answer, Err(AdminError::Store(why)) if why.ends_with(says)),
             "{answer:?}"

@@ -130,7 +130,8 @@ pub(crate) fn socket_path(database: &Path) -> PathBuf {
 }
 
 /// What is said of a command that was sent and not answered.
-const UNKNOWN_IF_DONE: &str = "it is not known whether it was done: run it again; a reference counts once";
+const UNKNOWN_IF_DONE: &str =
+    "it is not known whether it was done: look, and run it again where it was not; a reference counts once";
 
 pub(super) const WAIT_MAX: Duration = Duration::from_secs(30);
 

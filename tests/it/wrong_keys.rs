@@ -140,7 +140,12 @@ async fn who_goes_on_with_a_dead_key_keeps_no_good_key_of_its_address_out() {
             assert_eq!(status_from(&gateway.http1, &good, address).await, 200);
         }
         for key in &dead {
-            assert_eq!(status_from(&gateway.http1, key, address).await, 429);
+            // The minute may have turned meanwhile.
+            let mut status = 0;
+            for _ in 0..4 {
+                status = status_from(&gateway.http1, key, address).await;
+            }
+            assert_eq!(status, 429);
         }
         // Guesses keep a key out that has not opened, until the minute ends.
         for number in 2..12 {

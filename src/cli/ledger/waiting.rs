@@ -5,12 +5,10 @@ use crate::cli::failure::Failure;
 use crate::cli::output::line;
 use crate::clock::Clock;
 use crate::config::{Config, Store};
-use crate::ledger::admin::credits::CreditOp;
 use crate::ledger::admin::{AdminOp, RecoverReport};
-use crate::ledger::control::LedgerAccess;
+use crate::ledger::control::{LedgerAccess, takes_credit};
 use crate::ledger::journal::recover::{put_aside, recover, waiting};
 use crate::ledger::{Ledger, ReceiptFiles, StoreError};
-use crate::pure::money::Credits;
 
 /// How many journals of processes that died wait on this machine.
 pub(in crate::cli) fn waiting_of(config: &Config) -> u64 {
@@ -68,11 +66,10 @@ pub(super) fn recover_now(config: &Config, access: &LedgerAccess, ledger: &Ledge
 /// # Errors
 /// As [`recover_now`].
 pub(super) fn recover_before(op: &AdminOp, access: &LedgerAccess, config: &Config) -> Result<(), Failure> {
-    let takes_credit = matches!(op, AdminOp::Credit(CreditOp::Post(post)) if post.amount < Credits::ZERO);
     let LedgerAccess::Own(ledger @ Ledger::Embedded(_)) = access else {
         return Ok(()); // A gateway that runs does this by itself; in Redis the calls' holds stand.
     };
-    if takes_credit && waiting(&config.data_dir) > 0 {
+    if takes_credit(op) && waiting(&config.data_dir) > 0 {
         recover_now(config, access, ledger)?;
     }
     Ok(())

@@ -99,7 +99,7 @@ impl Meter {
     /// Whether the target has answered with the piece that has just passed, which may have been the last: what begins and fails is no answer.
     pub(in crate::gateway) fn has_answered(&self, ends: bool) -> bool {
         match &self.tap {
-            Tap::Stream(tap) => tap.done() || (ends && !tap.error_event()),
+            Tap::Stream(tap) => tap.done() || ((tap.finished() || ends) && !tap.error_event() && !tap.died()),
             Tap::Whole(_) => ends,
         }
     }

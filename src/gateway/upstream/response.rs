@@ -157,11 +157,13 @@ pub(in crate::gateway) fn piece(
     };
     let verdict = match passed {
         Passed::On => {
+            if !ends {
+                // It may end the stream, which is then all of the answer.
+                keep_within::keep_within(ctx, body);
+            }
+            let Some(call) = ctx.call() else { return Ok(()) };
             if matches!(&call.answer, Answer::Metered(meter) if meter.has_answered(ends)) {
                 succeeded(call, clock);
-            }
-            if !ends {
-                keep_within::keep_within(ctx, body);
             }
             return Ok(());
         }
@@ -218,7 +220,11 @@ fn error_event(call: &mut Call, code: Option<u16>, clock: &Clock) {
         recorder.failed(&verdict.error);
     }
     if verdict.is_requests_fault() {
-        return;
+        // It works, as one that refuses a request by its head does.
+        return succeeded(call, clock);
+    }
+    if let (401 | 402, Some(attempt)) = (verdict.status, &call.attempt) {
+        refusal::credential_refused(&attempt.candidate, verdict.status, None);
     }
     if let Some(recorder) = call.recorder() {
         recorder.fault(recorder::fault_of_status(verdict.status));

@@ -66,14 +66,19 @@ pub(in crate::ledger) fn is_new(path: &Path) -> bool {
     is_empty(path) && is_empty(&beside(path, "-wal"))
 }
 
-/// Where the file itself is, when `path` is a symbolic link to it: whoever opens it there has its lock and its control socket beside it too. A
-/// link to nothing stays what it is.
+/// Where the file itself is, or will be made, when `path` is a symbolic link to it: whoever opens it there has its lock and its control socket
+/// beside it too.
 pub(in crate::ledger) fn real(path: &Path) -> PathBuf {
-    match path.is_symlink() {
-        true => path.canonicalize().unwrap_or_else(|_| path.to_owned()),
-        false => path.to_owned(),
+    let mut path = path.to_owned();
+    for _ in 0..LINKS_MAX {
+        let Ok(to) = std::fs::read_link(&path) else { break };
+        path = path.parent().unwrap_or(Path::new("")).join(to); // An absolute one stands for all of it.
     }
+    path
 }
+
+/// As many as Linux follows.
+const LINKS_MAX: usize = 40;
 
 /// Whether a file that is there has this name alone. Each name (hard link) has a lock and a log of its own: by two of them the file would have
 /// two owners, who write over each other. Changes nothing.

@@ -92,6 +92,8 @@ impl JournalFile {
             .map_err(io::Error::from)
             .and_then(|()| slots_file.write_all_at(&header(), 0))
             .and_then(|()| open(&prompts_path, true))
+            // So that nobody takes them for what a dead process left, should the journal be moved away.
+            .and_then(|prompts_file| prompts_file.try_lock().map_err(io::Error::from).map(|()| prompts_file))
             .and_then(|prompts_file| {
                 let file = JournalFile::over(path.clone(), slots_file, Some(prompts_file), Origin::Own);
                 let mut free = file.free();
@@ -311,6 +313,7 @@ impl JournalFile {
             || !new.exists()
                 && !path.with_extension(EXTENSION).exists()
                 && !path.with_extension(ASIDE_EXTENSION).exists()
+                && File::open(&prompts).is_ok_and(|file| file.try_lock().is_ok())
         {
             remove(&new);
             remove(&prompts);

@@ -28,9 +28,9 @@ struct Books {
     tracked: BTreeSet<String>,
     /// What open calls hold of keys' limits, by key and period: as it is counted, and one by one.
     held_of: BTreeMap<String, i128>,
-    /// What was spent in it.
-    spent_of: BTreeMap<String, i128>,
     held_of_counted: BTreeMap<String, i128>,
+    /// What was spent of them.
+    spent_of: BTreeMap<String, i128>,
     /// The holds that count under limits.
     limited: BTreeSet<Vec<u8>>,
 }

@@ -54,7 +54,7 @@ pub(super) struct Identity {
 pub(super) struct Seen {
     /// An error in the place where clients look for one.
     pub(super) error: bool,
-    /// The numeric code of that error.
+    /// The numeric code of that error, or what its words stand for.
     pub(super) error_code: Option<u16>,
     /// A finish reason that is not null.
     pub(super) finish: bool,
@@ -239,13 +239,23 @@ impl Reading {
             Role::Object => self.seen.error |= text_or_empty == b"error",
             Role::FinishReason => self.finish(text.unwrap_or(b"other"), b""),
             Role::Error => self.seen.error |= text != Some(b""),
-            Role::ErrorCode => self.seen.error_code = code(text_or_empty),
+            Role::ErrorCode => self.code(text_or_empty),
             Role::Cost => self.report.cost = provider_cost(text_or_empty),
             Role::IsByok => self.report.is_byok = text_or_empty == b"true",
             Role::UpstreamCost => self.report.upstream_cost = provider_cost(text_or_empty),
             Role::ServiceTier => self.serve(text_or_empty),
             Role::Response => self.seen.response |= text != Some(b""),
             _ => self.figure(role, Figure::Unbelievable),
+        }
+    }
+
+    /// What an error says of itself by its `code` or its `type`: a number, or a word that stands for 400.
+    fn code(&mut self, text: &[u8]) {
+        let number = std::str::from_utf8(text).ok().and_then(|text| text.parse().ok());
+        match (number, self.seen.error_code) {
+            (Some(_), _) => self.seen.error_code = number,
+            (None, None) if REQUESTS_FAULTS.contains(&text) => self.seen.error_code = Some(400),
+            (None, _) => {}
         }
     }
 
@@ -259,7 +269,7 @@ impl Reading {
             // One that is no number counts as one that is left out, which is the first choice's.
             Role::ChoiceIndex => self.choice.index = Some(index(text).unwrap_or(0)),
             Role::Error => self.seen.error |= !matches!(text, b"null" | b"false" | b"0"),
-            Role::ErrorCode => self.seen.error_code = code(text),
+            Role::ErrorCode => self.code(text),
             Role::Cost => self.report.cost = provider_cost(text),
             Role::IsByok => self.report.is_byok = text == b"true",
             Role::UpstreamCost => self.report.upstream_cost = provider_cost(text),
@@ -378,6 +388,5 @@ fn index(text: &[u8]) -> Option<u64> {
     }
 }
 
-fn code(text: &[u8]) -> Option<u16> {
-    std::str::from_utf8(text).ok().and_then(|text| text.parse().ok())
-}
+/// Types and codes of errors of which the request is to blame, where there is no number.
+const REQUESTS_FAULTS: [&[u8]; 3] = [b"invalid_request_error", b"context_length_exceeded", b"content_filter"];

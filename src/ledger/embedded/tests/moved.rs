@@ -114,6 +114,19 @@ fn a_ledger_that_is_opened_by_a_symbolic_link_has_no_second_owner_by_its_own_nam
     assert!(matches!(refused, Err(StoreError::Owned(_))), "{refused:?}");
 }
 
+/// SQLite makes the file where the link leads to, so that is where its owner has to be found.
+#[test]
+fn a_ledger_that_is_made_by_a_symbolic_link_has_no_second_owner_by_its_own_name() {
+    let (folder, elsewhere) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let (file, link) = (folder.path().join("ledger.db"), elsewhere.path().join("books.db"));
+    std::os::unix::fs::symlink(&file, &link).unwrap();
+    let store = Embedded::open(&link, Clock::manual(NOW)).unwrap();
+    assert!(file.is_file());
+    let refused = Embedded::open(&file, Clock::manual(NOW)).map(drop);
+    assert!(matches!(refused, Err(StoreError::Owned(_))), "{refused:?}");
+    drop(store);
+}
+
 /// By each of them the file would have an owner.
 #[test]
 fn a_ledger_with_two_names_is_opened_by_neither() {

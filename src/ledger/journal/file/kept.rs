@@ -92,7 +92,8 @@ impl JournalFile {
         let _free = self.free(); // So that it is not deleted meanwhile, nor named twice.
         let in_use = self.in_use();
         let is_all_kept = in_use > 0 && in_use == self.kept.load(Ordering::Acquire);
-        if self.is_kept() || !is_all_kept || self.keep_aside.load(Ordering::Acquire) {
+        let stays = self.keep_aside.load(Ordering::Acquire) || self.waits.load(Ordering::Acquire);
+        if self.is_kept() || !is_all_kept || stays {
             return;
         }
         let name = crate::clock::unique().simple().to_string();

@@ -2,9 +2,10 @@
 
 use super::*;
 use crate::ledger::tests::logged::logged;
+use crate::ledger::tests::rig::{NOW, request_at};
 
 fn begin(process: &Process) -> Result<Entry, StoreError> {
-    process.journal.begin(&process.intent(request(2, "1").id), PROMPT)
+    process.journal.begin(&process.intent(request_at(2, NOW)), PROMPT)
 }
 
 #[test]
@@ -12,7 +13,7 @@ fn a_journal_that_is_not_in_its_place_takes_no_calls_until_it_is_again() {
     let rig = Rig::new();
     let process = rig.process();
     let tend = || logged(|| process.journal.tend());
-    let mut runs = process.begin(1, PROMPT);
+    let mut runs = process.begin_as(request_at(1, NOW), PROMPT);
     let path = process.journal.own().unwrap();
     let aside = path.with_extension("aside");
     for is_replaced in [false, true] {
@@ -40,7 +41,7 @@ fn a_journal_that_is_not_in_its_place_takes_no_calls_until_it_is_again() {
 fn another_journal_is_made_once_no_call_stands_in_one_that_is_gone() {
     let rig = Rig::new();
     let process = rig.process();
-    let mut runs = process.begin(1, PROMPT);
+    let mut runs = process.begin_as(request_at(1, NOW), PROMPT);
     let path = process.journal.own().unwrap();
     std::fs::remove_file(&path).unwrap();
     for _ in 0..2 {

@@ -33,6 +33,8 @@ fn what_nobody_makes_any_more_is_deleted() {
 fn what_is_being_made_stays() {
     assert_eq!(left_of(&["new"], Some("new")), ["new"]);
     assert_eq!(left_of(&["new", "prompts"], Some("new")), ["new", "prompts"]);
+    // The journal beside them was moved away while its owner runs.
+    assert_eq!(left_of(&["prompts"], Some("prompts")), ["prompts"]);
 }
 
 /// The prompts of a journal that nobody can read are what its calls are billed by once somebody can.

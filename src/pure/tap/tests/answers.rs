@@ -88,6 +88,23 @@ fn an_error_in_an_array_is_an_error() {
     assert_eq!(tap.error_code(), Some(400));
 }
 
+/// Five of them in a row would have the target passed over for everybody.
+#[test]
+fn an_error_that_the_request_is_to_blame_for_says_so_by_a_word_too() {
+    for (error, code) in [
+        (r#"{"type":"invalid_request_error","code":null}"#, Some(400)),
+        (r#"{"code":"context_length_exceeded","message":"too long"}"#, Some(400)),
+        (r#"{"code":"content_filter","type":"server_error"}"#, Some(400)),
+        (r#"{"type":"invalid_request_error","code":429}"#, Some(429)),
+        (r#"{"code":"413","type":"invalid_request_error"}"#, Some(413)),
+        (r#"{"type":"server_error","code":"overloaded"}"#, None),
+        (r#"{"message":"invalid_request_error"}"#, None),
+    ] {
+        let tap = tap(format!(r#"{{"error":{error}}}"#).as_bytes(), &[]);
+        assert_eq!((tap.is_error(), tap.error_code()), (true, code), "{error}");
+    }
+}
+
 #[test]
 fn lone_surrogates_read_as_the_replacement_character() {
     let answer = r#"{"choices":[{"message":{"content":"a \ud83d lone \udc00 half\ud83d\ud83d\ude00"}}]}"#;
