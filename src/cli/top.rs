@@ -15,7 +15,7 @@ use self::figures::{credit_rate, cut, rate, shown, span};
 use super::arguments;
 use super::failure::Failure;
 use super::output::{Answer, Format};
-use crate::pure::money::CreditSum;
+use crate::pure::credit_sum::CreditSum;
 use crate::server::socket::reachable;
 
 #[derive(Debug, Args)]

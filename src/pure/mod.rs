@@ -6,6 +6,7 @@ pub mod account;
 pub mod bill;
 pub mod catalogue;
 pub mod charge;
+pub mod credit_sum;
 pub mod error;
 pub mod estimate;
 pub(crate) mod hash_map;

@@ -6,7 +6,6 @@
 
 mod error;
 mod markup;
-mod sum;
 mod text;
 
 use std::fmt;
@@ -17,8 +16,8 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 pub use self::error::MoneyError;
 pub use self::markup::Markup;
-pub use self::sum::CreditSum;
-use self::text::{AmountText, deserialize_text, parse_decimal};
+pub(in crate::pure) use self::text::parse_decimal;
+use self::text::{AmountText, deserialize_text};
 use super::usage::Usage;
 
 /// An amount of credit in units of 10^-12 credit, from about -9.2 to 9.2 million credits.

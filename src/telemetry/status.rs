@@ -12,8 +12,9 @@ use serde::Serialize;
 use super::counters::{Figures, TargetFigures};
 use super::exposition::Gauges;
 use super::record::{Outcome, TargetName};
+use crate::pure::credit_sum::CreditSum;
 use crate::pure::histogram::Histogram;
-use crate::pure::money::{CreditSum, Credits};
+use crate::pure::money::Credits;
 
 /// Everything.
 #[derive(Debug, Serialize)]

@@ -7,8 +7,8 @@ use serde::Serialize;
 use crate::cli::output::{Align, Show, Table, counted, plain};
 use crate::ledger::UsageRow;
 use crate::ledger::query::{EndUserRow, KeyedRow};
+use crate::pure::credit_sum::CreditSum;
 use crate::pure::ids::{AccountId, KeyId};
-use crate::pure::money::CreditSum;
 use crate::pure::time::{Day, Days, Period};
 
 /// What the sums are of.

@@ -20,9 +20,10 @@ use crate::gateway::context::Ctx;
 use crate::gateway::snapshot::{openai_models_body, purposes_body, to_json};
 use crate::gateway::state::Books;
 use crate::ledger::{Caller, Figures};
+use crate::pure::credit_sum::CreditSum;
 use crate::pure::error::ApiError;
 use crate::pure::ids::KeyId;
-use crate::pure::money::{CreditSum, Credits};
+use crate::pure::money::Credits;
 use crate::pure::time::Days;
 
 /// A refusal by the interface, or a failure to write the answer.

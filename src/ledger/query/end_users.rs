@@ -8,8 +8,8 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use crate::ledger::StoreError;
+use crate::pure::credit_sum::CreditSum;
 use crate::pure::ids::{AccountId, KeyId};
-use crate::pure::money::CreditSum;
 use crate::pure::receipt::Receipt;
 use crate::pure::time::{Day, Days};
 
@@ -154,7 +154,7 @@ impl<'q> EndUserSums<'q> {
 mod sum_pico {
     use serde::{Deserialize, Deserializer, Serializer};
 
-    use crate::pure::money::CreditSum;
+    use crate::pure::credit_sum::CreditSum;
 
     #[derive(Deserialize)]
     #[serde(untagged)]

@@ -9,7 +9,7 @@ use serde::Deserializer;
 use super::error::MoneyError;
 
 /// Plain decimals only: what `Decimal` reads beyond them (exponents, `_`, a leading `+` or dot) is refused.
-pub(super) fn parse_decimal(text: &str) -> Result<Decimal, MoneyError> {
+pub(in crate::pure) fn parse_decimal(text: &str) -> Result<Decimal, MoneyError> {
     let digits = text.strip_prefix('-').unwrap_or(text);
     let plain = digits.bytes().all(|b| b.is_ascii_digit() || b == b'.')
         && digits.starts_with(|c: char| c.is_ascii_digit())

@@ -3,7 +3,7 @@
 use super::super::counters::{Figures, TargetFigures};
 use super::super::exposition::Gauges;
 use super::super::labels::UNKNOWN_TIER;
-use crate::pure::money::CreditSum;
+use crate::pure::credit_sum::CreditSum;
 
 /// Sums since the start. Amounts are in 10⁻¹² credit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

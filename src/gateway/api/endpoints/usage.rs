@@ -13,9 +13,9 @@ use crate::gateway::snapshot::to_json;
 use crate::gateway::state::Books;
 use crate::ledger::query::{EndUserQuery, EndUserRow, EndUserUsage, KeyedRow, UsageQuery};
 use crate::ledger::{Caller, Ledger};
+use crate::pure::credit_sum::CreditSum;
 use crate::pure::error::ApiError;
 use crate::pure::ids::{AccountId, KeyId};
-use crate::pure::money::CreditSum;
 use crate::pure::time::{Day, Days, Period};
 
 /// Amounts are told as `M`.

@@ -4,8 +4,8 @@ use crate::ledger::admin::{AdminError, AdminOp};
 use crate::ledger::query::{END_USERS_MAX, EndUserBound, EndUserQuery, EndUserUsage};
 use crate::ledger::tests::rig::{NOW, Rig, audit_is_clean, block_on, credits, debit, request};
 use crate::ledger::{Caller, Debit};
+use crate::pure::credit_sum::CreditSum;
 use crate::pure::ids::KeyId;
-use crate::pure::money::CreditSum;
 use crate::pure::receipt::CallDetails;
 use crate::pure::time::{Day, Days, Period};
 

@@ -7,7 +7,8 @@ use crate::ledger::key_settings::{AmountChange, KeyChange};
 use crate::ledger::tests::rig::{Rig, audit_is_clean, block_on, credits, debit, request, request_at};
 use crate::ledger::{Caller, Debit, Hold};
 use crate::pure::account::{Denial, ReserveRequest, Spent};
-use crate::pure::money::{CreditSum, Credits};
+use crate::pure::credit_sum::CreditSum;
+use crate::pure::money::Credits;
 use crate::pure::spend::{Reset, Spender};
 use crate::pure::time::Period;
 

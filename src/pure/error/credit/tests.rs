@@ -1,3 +1,5 @@
+//! What who has too little credit is told.
+
 use serde_json::{Value, json};
 
 use super::*;

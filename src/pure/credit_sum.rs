@@ -6,8 +6,7 @@ use std::str::FromStr;
 
 use serde::{Serialize, Serializer};
 
-use super::text::parse_decimal;
-use super::{Credits, MoneyError};
+use crate::pure::money::{Credits, MoneyError, parse_decimal};
 
 /// A sum of amounts in units of 10^-12 credit, exact where it leaves the range of [`Credits`]. For reports, never for a balance or a limit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
