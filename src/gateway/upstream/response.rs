@@ -41,12 +41,6 @@ pub(in crate::gateway) fn head(response: &mut ResponseHeader, ctx: &mut Ctx) -> 
     let fields = Fields::of(&response.headers);
     let problem = fields.unusable(call.body.mode());
     if status == 200 && problem.is_none() {
-        if let Some(attempt) = &call.attempt
-            && attempt.candidate.note_credential_refused(false)
-        {
-            let (provider, model) = (&attempt.candidate.upstream.provider.name, &attempt.candidate.model);
-            log::info!("{provider} takes the gateway's credential for {model} again");
-        }
         let mut headers = accept(&fields, response.version, call);
         responses::decorate(&mut headers, ctx);
         *response = responses::head(StatusCode::OK, headers);
@@ -242,8 +236,11 @@ fn failed_within(call: &mut Call, clock: &Clock) {
 
 /// The target answered: with a stream to its last event, or with a whole answer, or with so much of one that it is passed on.
 fn succeeded(call: &Call, clock: &Clock) {
-    if let Some(attempt) = &call.attempt {
-        attempt.candidate.breaker.succeeded(clock);
+    let Some(attempt) = &call.attempt else { return };
+    attempt.candidate.breaker.succeeded(clock);
+    if attempt.candidate.note_credential_refused(false) {
+        let (provider, model) = (&attempt.candidate.upstream.provider.name, &attempt.candidate.model);
+        log::info!("{provider} takes the gateway's credential for {model} again");
     }
 }
 

@@ -249,7 +249,7 @@ impl Reading {
         }
     }
 
-    /// What an error says of itself by its `code` or its `type`: a number, or a word that stands for 400.
+    /// What an error says of itself by its `code`: a number, or a word that stands for 400.
     fn code(&mut self, text: &[u8]) {
         let number = std::str::from_utf8(text).ok().and_then(|text| text.parse().ok());
         match (number, self.seen.error_code) {
@@ -388,5 +388,6 @@ fn index(text: &[u8]) -> Option<u64> {
     }
 }
 
-/// Types and codes of errors of which the request is to blame, where there is no number.
-const REQUESTS_FAULTS: [&[u8]; 3] = [b"invalid_request_error", b"context_length_exceeded", b"content_filter"];
+/// Codes of errors of which the request is to blame for certain. A `type` says less: OpenAI's `invalid_request_error` is also that of a
+/// credential which it refuses.
+const REQUESTS_FAULTS: [&[u8]; 2] = [b"context_length_exceeded", b"content_filter"];

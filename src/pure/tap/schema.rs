@@ -207,7 +207,7 @@ impl Node {
             Node::Cost if key == b"total_cost" => Role::Cost,
             Node::CostDetails if key == b"upstream_inference_cost" => Role::UpstreamCost,
             Node::Groq if key == b"usage" => Role::Usage,
-            Node::Error if matches!(key, b"code" | b"type") => Role::ErrorCode,
+            Node::Error if key == b"code" => Role::ErrorCode,
             Node::Audio | Node::Cost | Node::CostDetails | Node::Groq | Node::Error => Role::Skip,
             Node::Wrapper | Node::Choices | Node::Vectors | Node::ToolCalls | Node::Parts(_) | Node::Other => {
                 Role::Skip
