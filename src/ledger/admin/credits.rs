@@ -322,7 +322,7 @@ pub const CREDITS_MAX: u32 = 1_000;
 /// The longest note, in bytes.
 pub const NOTE_BYTES_MAX: usize = 500;
 /// Longest reference, in bytes.
-const REFERENCE_BYTES_MAX: usize = 200;
+pub const REFERENCE_BYTES_MAX: usize = 200;
 /// Characters that are not seen, beside white space: soft hyphens, what has no width, marks and controls of a text's direction, byte order marks.
 const UNSEEN: [RangeInclusive<char>; 7] = [
     '\u{ad}'..='\u{ad}',

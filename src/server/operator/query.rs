@@ -41,6 +41,19 @@ impl Query {
         pairs.find(|(key, _)| key == name).map(|(_, value)| value.as_str())
     }
 
+    /// A parameter that names one thing, of so many bytes at most.
+    ///
+    /// # Errors
+    /// 400 when it is empty or longer.
+    pub(super) fn one_of(&self, name: &str, bytes_max: usize) -> Result<Option<String>, OperatorError> {
+        match self.text(name) {
+            Some(text) if text.is_empty() || text.len() > bytes_max => {
+                Err(OperatorError::bad(format!("{name} is of 1 to {bytes_max} bytes.")))
+            }
+            text => Ok(text.map(str::to_owned)),
+        }
+    }
+
     /// A parameter that is read.
     ///
     /// # Errors

@@ -1,6 +1,6 @@
 //! What is refused, and how it is said: bodies, fields, parameters, methods, heads.
 
-use serde_json::json;
+use serde_json::{Value, json};
 use tollgate::pure::operator::Role;
 
 use super::{Desk, Ground, of};
@@ -245,6 +245,8 @@ const WRONG: &[(&str, &str, &str, u16, &str)] = &[
         "not the id of a key",
     ),
     ("GET", "/v1/generations?account=acme&before=x", "", 400, "next"),
+    ("GET", "/v1/generations?account=acme&id=", "", 400, "id is of 1 to 256"),
+    ("GET", "/v1/accounts/acme/credits?before=", "", 400, "before is of 1"),
     ("GET", "/v1/log?before=x", "", 400, "number"),
     ("POST", "/v1/accounts/acme/keys", r#"{"rpm":0}"#, 400, "from 1 to"),
     (
@@ -342,6 +344,27 @@ async fn what_is_wrong_is_refused_and_said() {
             assert!(message.contains(words), "{method} {path} {body}: {message}");
         }
         assert_eq!(desk.get("/v1/accounts/acme").await, before);
+    }
+}
+
+/// Nothing is wrong with either change by itself.
+#[tokio::test]
+async fn a_change_that_does_not_go_with_what_an_account_has_is_a_conflict() {
+    let names = |range: std::ops::Range<u32>| -> Value {
+        let metadata: serde_json::Map<_, _> = range.map(|n| (format!("n{n}"), json!("x"))).collect();
+        json!({ "metadata": metadata })
+    };
+    for ground in super::GROUNDS {
+        let desk = Desk::over(ground).await;
+        let change = async |change: Value| desk.admin("PATCH", "/v1/accounts/acme", change).await;
+        change(names(0..17)).await.error(400, "invalid_request_error");
+        let full = change(names(0..16)).await.done(200);
+        let message = change(names(16..17)).await.error(409, "conflict_error");
+        assert!(message.contains("at most 16 names"), "{message}");
+        assert_eq!(change(names(8..16)).await.done(200)["metadata"], full["metadata"]);
+        change(json!({ "status": "closed" })).await.done(200);
+        let message = change(json!({ "status": "active" })).await.error(409, "conflict_error");
+        assert!(message.contains("cannot be opened again"), "{message}");
     }
 }
 

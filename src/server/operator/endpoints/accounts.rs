@@ -7,6 +7,7 @@ use serde::Deserialize;
 use crate::ledger::admin::accounts::{ACCOUNTS_MAX, AccountOp, AccountQuery};
 use crate::ledger::admin::{AccountView, AdminOp, AdminReply};
 use crate::ledger::terms::{AccountStatus, TermsChange};
+use crate::pure::error::ApiError;
 use crate::pure::error::operator::OperatorError;
 use crate::pure::ids::{AccountId, Tier};
 use crate::pure::money::Credits;
@@ -149,7 +150,12 @@ async fn run_terms(call: &Call<'_>, account_id: AccountId, change: TermsChange) 
         account: account_id,
         change,
     };
-    expect(call.run(AdminOp::Account(op)).await?, account)
+    // What is wrong with the change itself was told before: this does not go with the terms that the account has.
+    let reply = call.run(AdminOp::Account(op)).await.map_err(|error| match error {
+        OperatorError::Api(ApiError::BadRequest(text)) => OperatorError::Conflict(text),
+        error => error,
+    })?;
+    expect(reply, account)
 }
 
 /// What is wrong with a change whatever account it is of.

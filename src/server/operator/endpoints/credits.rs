@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::ledger::admin::credits::{CREDITS_MAX, CreditKind, CreditOp, CreditPost, Posted};
+use crate::ledger::admin::credits::{CREDITS_MAX, CreditKind, CreditOp, CreditPost, Posted, REFERENCE_BYTES_MAX};
 use crate::ledger::admin::{AdminOp, AdminReply};
 use crate::pure::error::operator::OperatorError;
 use crate::pure::ids::AccountId;
@@ -68,7 +68,7 @@ pub(in crate::server::operator) async fn list(call: &Call<'_>) -> Result<Answer,
     let op = CreditOp::List {
         account: call.account()?,
         limit: query.limit(LIMIT, CREDITS_MAX)?,
-        before: query.text("before").map(str::to_owned),
+        before: query.one_of("before", REFERENCE_BYTES_MAX)?,
     };
     let page = expect(call.run(AdminOp::Credit(op)).await?, |reply| match reply {
         AdminReply::CreditPage(page) => Some(page),

@@ -58,7 +58,7 @@ pub(in crate::server::operator) async fn generations(call: &Call<'_>) -> Result<
     let asked = ReceiptQuery {
         before: before.map(str::to_owned),
         model: query.text("model").map(str::to_owned),
-        named: query.text("id").map(str::to_owned),
+        named: query.one_of("id", CALL_ID_BYTES_MAX)?,
         key: key.map(|key| key.0),
         ..ReceiptQuery::newest(
             &account,
@@ -82,6 +82,9 @@ pub(in crate::server::operator) async fn generations(call: &Call<'_>) -> Result<
         next: page.next,
     }))
 }
+
+/// The longest id of a call or an answer that is looked for, in bytes.
+const CALL_ID_BYTES_MAX: usize = 256;
 
 /// Whether there is such an account: usage and receipts of none are nothing, which would be an answer about an account.
 async fn is_there(call: &Call<'_>, account: &AccountId) -> Result<(), OperatorError> {

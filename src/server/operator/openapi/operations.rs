@@ -97,13 +97,16 @@ pub(super) const OPERATIONS: [Described; 34] = [
         "Accounts",
     ),
     get("/v1/accounts/{name}", "One account", &[&NAME], "Account"),
-    described(
-        "PATCH",
-        "/v1/accounts/{name}",
-        "Change an account. Support may suspend it and let it call again, and nothing else",
-        &[&NAME],
-        Some("AccountChange"),
-        Success::Json("Account"),
+    or(
+        described(
+            "PATCH",
+            "/v1/accounts/{name}",
+            "Change an account. Support may suspend it and let it call again, and nothing else",
+            &[&NAME],
+            Some("AccountChange"),
+            Success::Json("Account"),
+        ),
+        &[409],
     ),
     or(
         described(
