@@ -255,14 +255,16 @@ fn checked_timeouts(raw: &RawTimeouts) -> Result<Timeouts, String> {
     let millis = |name: &str, value: u64| {
         within(format_args!("timeouts.{name}"), value, 1..=86_400_000).map(Duration::from_millis)
     };
+    let or_never = |name: &str, value: u64| match value {
+        0 => Ok(None),
+        value => millis(name, value).map(Some),
+    };
     Ok(Timeouts {
         connect: millis("connect_ms", raw.connect_ms)?,
         first_byte: millis("first_byte_ms", raw.first_byte_ms)?,
         idle: millis("idle_ms", raw.idle_ms)?,
-        comment: match raw.comment_ms {
-            0 => None,
-            value => Some(millis("comment_ms", value)?),
-        },
+        comment: or_never("comment_ms", raw.comment_ms)?,
+        first_event: or_never("first_event_ms", raw.first_event_ms)?,
         whole_gather: millis("whole_gather_ms", raw.whole_gather_ms)?,
         head: millis("head_ms", raw.head_ms)?,
         body: millis("body_ms", raw.body_ms)?,

@@ -23,6 +23,7 @@ fn an_empty_file_means_the_defaults() {
     assert_eq!(config.whole_answer_bytes_max, 8 << 20);
     assert_eq!(config.gathered_bytes_max, 256 << 20);
     assert_eq!(config.timeouts.whole_gather, Duration::from_secs(10));
+    assert_eq!(config.timeouts.first_event, Some(Duration::from_secs(1)));
     let expected = BodyMemoryLimits {
         total: 1 << 30,
         per_key: 64 << 20,
@@ -185,10 +186,7 @@ fn each_mistake_names_its_key() {
             "providers: { p: { base_url: \"http://x\", on_disconnect: wait } }",
             "wait",
         ),
-        (
-            "whole_answer_bytes_max: 1023",
-            "whole_answer_bytes_max: 1023 is not from 1024",
-        ),
+        ("whole_answer_bytes_max: 1023", "bytes_max: 1023 is not from 1024"),
         ("whole_answer_bytes_max: 1073741825", "whole_answer_bytes_max"),
         (
             "gathered_bytes_max: 8388607",
@@ -196,6 +194,7 @@ fn each_mistake_names_its_key() {
         ),
         ("gathered_bytes_max: 68719476737", "gathered_bytes_max"),
         ("timeouts: { whole_gather_ms: 0 }", "timeouts.whole_gather_ms"),
+        ("timeouts: { first_event_ms: 86400001 }", "timeouts.first_event_ms"),
         ("drain_seconds: 86401", "drain_seconds: 86401 is not from 0 to 86400"),
         ("unready_seconds: 3601", "unready_seconds: 3601 is not from 0 to 3600"),
         ("audit_seconds: 86401", "audit_seconds: 86401 is not from 0 to 86400"),

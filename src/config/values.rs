@@ -209,6 +209,8 @@ pub struct Timeouts {
     pub idle: Duration,
     /// The idle time of an upstream after which its stream gets a comment; none: never.
     pub comment: Option<Duration>,
+    /// How long the head of a stream waits for its first event while another target could be asked; none: not at all.
+    pub first_event: Option<Duration>,
     /// How long the first bytes of an answer that is not streamed wait for its last, from its head.
     pub whole_gather: Duration,
     /// Until the head of a caller's request has arrived, and a TLS handshake is done.

@@ -30,10 +30,11 @@ use pingora::upstreams::peer::HttpPeer;
 use pingora::{Error, ErrorType, Result};
 
 use self::access::decision::Decision;
+use self::billing::meter::Meter;
 pub use self::context::Ctx;
 pub use self::mount::{Mounted, MountedCtx};
 pub use self::state::{Environment, Tollgate};
-use self::transport::{Carried, GatherLimits, TimeLimits};
+use self::transport::{Carried, GatherLimits, TimeLimits, Until};
 
 #[async_trait]
 impl ProxyHttp for Tollgate {
@@ -217,16 +218,28 @@ impl Carried for Tollgate {
     }
 
     fn gathers(&self, ctx: &Self::CTX) -> Option<GatherLimits> {
-        // A stream leaves as it comes; a refusal of one only once its words have said that no other target is to be asked.
-        if ctx.is_streamed() && !ctx.is_refused() {
-            return None;
-        }
         let config = &ctx.snapshot.config;
+        // A stream leaves as it comes, once it has begun where another target could be asked in its place; a refusal of one only once
+        // its words have said that no other is to be asked.
+        if ctx.is_streamed() && !ctx.is_refused() {
+            ctx.meter().filter(|meter| meter.is_gathered())?;
+            return Some(GatherLimits {
+                until: Until::Event,
+                within: config.timeouts.first_event?,
+                bytes_max: STREAM_START_BYTES_MAX,
+                total_bytes_max: config.gathered_bytes_max,
+            });
+        }
         Some(GatherLimits {
+            until: Until::End,
             within: config.timeouts.whole_gather,
             bytes_max: config.whole_answer_bytes_max,
             total_bytes_max: config.gathered_bytes_max,
         })
+    }
+
+    fn may_leave(&self, ctx: &Self::CTX) -> bool {
+        !ctx.meter().is_some_and(Meter::is_gathered)
     }
 
     fn begins_unfinished(&self, ctx: &mut Self::CTX) {
@@ -234,8 +247,7 @@ impl Carried for Tollgate {
     }
 
     fn may_comment(&self, ctx: &Self::CTX) -> bool {
-        ctx.meter()
-            .is_some_and(crate::gateway::billing::meter::Meter::is_between_events)
+        ctx.meter().is_some_and(Meter::is_between_events)
     }
 
     fn commented(&self, ctx: &mut Self::CTX) {
@@ -251,8 +263,7 @@ impl Carried for Tollgate {
     }
 
     fn is_complete(&self, ctx: &Self::CTX) -> bool {
-        ctx.meter()
-            .is_some_and(crate::gateway::billing::meter::Meter::has_last_event)
+        ctx.meter().is_some_and(Meter::has_last_event)
     }
 
     fn poll_end(&self, ctx: &Self::CTX, context: &mut Context<'_>) -> Poll<()> {
@@ -288,5 +299,7 @@ fn tell_hook(name: &'static str, ctx: &Ctx) {
     log::trace!(target: "tollgate::hooks", "{} {name}", ctx.id);
 }
 
+/// Bytes of a stream that wait for its first event: comments, for the most part.
+const STREAM_START_BYTES_MAX: usize = 64 << 10;
 /// How long the end of a stream is waited for behind its last event: for a usage that comes late, and so that the connection can be used again.
 const STREAM_END_MAX: Duration = Duration::from_secs(1);

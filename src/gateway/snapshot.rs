@@ -190,11 +190,10 @@ impl Snapshot {
         self.candidates.get(model).is_some_and(Candidates::are_shared)
     }
 
-    /// Whether a target is left that was not tried.
-    pub(crate) fn is_target_left(&self, model: &str, tried: &[usize]) -> bool {
-        self.candidates
-            .get(model)
-            .is_some_and(|candidates| candidates.is_left(tried))
+    /// Whether a model has a target, by its position, that was not tried.
+    pub(crate) fn is_target_left(&self, model: &str, is_tried: impl Fn(usize) -> bool) -> bool {
+        let candidates = self.candidates.get(model);
+        candidates.is_some_and(|candidates| candidates.all().iter().any(|candidate| !is_tried(candidate.index)))
     }
 
     /// Whether the last answer of each target of a model refused the gateway's own credential: until its operator acts, none answers.

@@ -191,6 +191,58 @@ async fn an_error_event_that_the_request_is_to_blame_for_keeps_the_breaker_close
     assert_eq!(breaker_of_main(&gateway.metrics()), Decimal::ZERO);
 }
 
+/// Nothing of it has left: its status is what the client gets, and the target works.
+#[tokio::test]
+async fn an_error_event_at_a_streams_start_that_the_request_is_to_blame_for_ends_a_row_of_failures() {
+    let main = Upstream::by(|number, _| match number % 5 {
+        4 => with_error(Reply::stream(), 400),
+        _ => with_error(Reply::stream(), 529),
+    })
+    .await;
+    let spare = Upstream::always(Reply::stream_of(&["Hi"], 9, 1)).await;
+    let gateway = Setup::over(&main).spare(&spare).start().await;
+    for number in 0..14 {
+        let status = if number % 5 == 4 { 400 } else { 200 };
+        let answer = gateway.http1.post("/llm/chat", streaming(TWIN)).await;
+        assert_eq!(answer.status, status, "{number}: {}", answer.text());
+    }
+    assert_eq!((main.seen().len(), spare.seen().len()), (14, 12));
+    assert_eq!(breaker_of_main(&gateway.metrics()), Decimal::ZERO);
+}
+
+/// Nobody got anything of them, and their calls cost nothing: their target fails all the same.
+#[tokio::test]
+async fn answers_that_fail_while_they_are_read_on_for_nobody_count_against_their_target() {
+    for body in [request(TWIN), streaming(TWIN)] {
+        let cue = Cue::new();
+        let failing = cue.clone();
+        let main = Upstream::by(move |_, seen| match seen.json()["stream"] == true {
+            true => with_error(Reply::stream().chunk(": a comment\n\n").wait(&failing), 529),
+            false => Reply::json_head(100).bytes("{").wait(&failing).close(),
+        })
+        .await;
+        let spare = Upstream::unused().await;
+        let gateway = Setup::over(&main).spare(&spare).start().await;
+        for call in 1..=5 {
+            let key = format!("key-{call}");
+            let asked = gateway.http1.post_request("/llm/chat", body.clone());
+            tokio::select! {
+                answer = asked.header("idempotency-key", key).send() => panic!("an answer came: {answer:?}"),
+                _ = main.asked(call) => {}
+            }
+            // By the time that these are answered, on the same thread, the gateway has seen that the client left.
+            for _ in 0..2 {
+                gateway.http1.get("/llm/health").await.ok();
+            }
+            assert_eq!(breaker_of_main(&gateway.metrics()), Decimal::ZERO, "{call}");
+            cue.give();
+            assert_eq!(gateway.spent().await, Decimal::ZERO);
+        }
+        assert_eq!(breaker_of_main(&gateway.metrics()), Decimal::ONE);
+        gateway.check_books().await;
+    }
+}
+
 /// Makes all the calls, some at once, while twenty seconds pass, so that the target is tried again in between.
 async fn calls(gateway: &Arc<Gateway>) {
     let mut callers = tokio::task::JoinSet::new();

@@ -2,13 +2,15 @@
 
 mod broken_refusals;
 mod operator_refusals;
+mod stream_starts;
+mod waiting_heads;
 
 use std::time::Duration;
 
 use rust_decimal::Decimal;
 use serde_json::{Value, json};
 
-use crate::chat::{PROMPT, request, streaming};
+use crate::chat::{request, streaming};
 use crate::harness::catalogue::{SMALL, TWIN, cost};
 use crate::harness::{Cue, Gateway, Raw, Reply, Setup, Upstream};
 
@@ -303,23 +305,6 @@ async fn a_pooled_connection_that_was_closed_meanwhile_is_no_failure() {
         cue.give();
     }
     assert_eq!(gateway.spent().await, cost(SMALL, 36, 4));
-}
-
-#[tokio::test]
-async fn nothing_is_tried_again_once_something_was_delivered() {
-    let main = Upstream::always(Reply::stream().role().text("Hello").close()).await;
-    let spare = Upstream::unused().await;
-    let gateway = Setup::over(&main).spare(&spare).start().await;
-    let events = gateway
-        .http1
-        .stream("/llm/chat/stream", request(TWIN))
-        .await
-        .ok()
-        .rest()
-        .await;
-    assert!(events[events.len() - 2].contains("\"code\":502"), "{events:?}");
-    assert!(spare.seen().is_empty());
-    assert_eq!(gateway.spent().await, cost(TWIN, PROMPT, 1));
 }
 
 #[tokio::test]

@@ -5,9 +5,9 @@ use std::task::{Context, Poll};
 
 use bytes::Bytes;
 
+use super::append::append;
 use super::early_end::EarlyEnd;
 use super::extend::raise;
-use super::meter::append;
 use crate::gateway::context::{Answer, Call, Ctx, Stage};
 use crate::ledger::Uncovered;
 use crate::pure::charge::Passing;

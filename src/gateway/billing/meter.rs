@@ -1,15 +1,18 @@
 //! The meter of one answer: the tap over the passing bytes, and what it makes of a stream's end.
 
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 
+use super::append::append;
 use super::early_end::EarlyEnd;
 use super::metered::{Metered, read};
 use super::passed::Passed;
+use super::stream_start::StreamStart;
+use super::whole_answer::Whole;
 use crate::pure::bill::Tariff;
 use crate::pure::charge::{Ceiling, Passing};
 use crate::pure::error::{ApiError, STREAM_FAILED, STREAM_WITHOUT_LEDGER, StreamError};
-use crate::pure::request_body::{Endpoint, RequestBody, ResponseMode};
-use crate::pure::tap::{Forward, Framing, Said, StreamTap, TapOptions, WholeCost, WholeTap};
+use crate::pure::request_body::{RequestBody, ResponseMode};
+use crate::pure::tap::{Forward, Framing, Said, StreamTap, TapOptions, WholeTap};
 use crate::pure::tokens::Encoding;
 use crate::pure::usage::{CompletionFrom, CompletionTokens, PromptTokens};
 
@@ -25,6 +28,10 @@ pub(in crate::gateway) struct Meter {
     ended: bool,
     /// That the provider sent an error event within its stream was told.
     has_failed: bool,
+    /// It is a stream of which nothing leaves before its first event.
+    awaits_event: bool,
+    /// How a stream has begun.
+    start: StreamStart,
 }
 
 #[expect(
@@ -34,17 +41,6 @@ pub(in crate::gateway) struct Meter {
 enum Tap {
     Stream(StreamTap),
     Whole(Box<Whole>),
-}
-
-/// A whole answer. The transport gathers it: the client can do nothing with its first bytes anyway until the last has come, and until
-/// then it may turn out to be an error object, a page of HTML that came with a 200, or less than a whole.
-struct Whole {
-    tap: WholeTap,
-    cost: WholeCost,
-    /// It is one of vectors, not of choices.
-    is_vectors: bool,
-    /// It was not gathered to its end, or has ended as an answer: what came of it is passed on.
-    passes: bool,
 }
 
 impl Meter {
@@ -69,12 +65,10 @@ impl Meter {
                 };
                 Tap::Stream(StreamTap::new(options))
             }
-            ResponseMode::Whole => Tap::Whole(Box::new(Whole {
-                tap: WholeTap::within(encoding, completion_max, completion_from),
-                cost: WholeCost::default(),
-                is_vectors: body.endpoint() == Endpoint::Embeddings,
-                passes: false,
-            })),
+            ResponseMode::Whole => {
+                let tap = WholeTap::within(encoding, completion_max, completion_from);
+                Tap::Whole(Box::new(Whole::new(tap, body.endpoint())))
+            }
         };
         Meter {
             tap,
@@ -83,7 +77,14 @@ impl Meter {
             passed: 0,
             ended: false,
             has_failed: false,
+            awaits_event: false,
+            start: StreamStart::Unknown,
         }
+    }
+
+    /// Nothing of a stream is passed on before its first event.
+    pub(in crate::gateway) fn await_event(&mut self) {
+        self.awaits_event = self.is_stream();
     }
 
     /// Whether the answer is a stream of events.
@@ -104,25 +105,26 @@ impl Meter {
         }
     }
 
-    /// Whether the answer is a whole one of which nothing is passed on yet.
+    /// Whether nothing of the answer is passed on yet: of a whole one before its end, of a stream that is to begin with its first event.
     pub(in crate::gateway) fn is_gathered(&self) -> bool {
         match &self.tap {
-            Tap::Stream(_) => false,
+            Tap::Stream(_) => self.awaits_event,
             Tap::Whole(whole) => !whole.passes,
         }
     }
 
-    /// A whole answer is passed on before its end.
+    /// The answer is passed on before what it waited for.
     pub(in crate::gateway) fn stop_gathering(&mut self) {
-        if let Tap::Whole(whole) = &mut self.tap {
-            whole.passes = true;
+        match &mut self.tap {
+            Tap::Stream(_) => self.awaits_event = false,
+            Tap::Whole(whole) => whole.passes = true,
         }
     }
 
     /// Whether what was passed on stands between two events of a stream, so that a comment could follow.
     pub(in crate::gateway) fn is_between_events(&self) -> bool {
         match &self.tap {
-            Tap::Stream(tap) => tap.is_between_events(),
+            Tap::Stream(tap) => tap.is_between_events() && !self.awaits_event,
             Tap::Whole(_) => false,
         }
     }
@@ -149,12 +151,39 @@ impl Meter {
         ends: bool,
         tariff: impl Fn() -> Tariff<'t>,
     ) -> Passed {
+        let passed = self.take(body, ends, tariff);
+        if self.awaits_event {
+            self.begin(passed, ends)
+        } else {
+            passed
+        }
+    }
+
+    /// What a piece comes to before which nothing of the stream was passed on: with its first event it begins, and what fails before it has
+    /// is no answer.
+    #[cold]
+    fn begin(&mut self, passed: Passed, ends: bool) -> Passed {
+        let Tap::Stream(tap) = &self.tap else { return passed };
+        match passed {
+            Passed::Failed { code } => Passed::NoAnswer { code },
+            Passed::Died => Passed::Cut,
+            Passed::On if tap.has_event() => {
+                self.awaits_event = false;
+                Passed::On
+            }
+            Passed::On if ends => Passed::Cut,
+            Passed::On | Passed::Cut | Passed::NoAnswer { .. } => passed,
+        }
+    }
+
+    fn take<'t>(&mut self, body: &mut Option<Bytes>, ends: bool, tariff: impl Fn() -> Tariff<'t>) -> Passed {
         let mut is_usual = true;
         if let Some(chunk) = body.as_ref().filter(|chunk| !chunk.is_empty()) {
             self.passed = self
                 .passed
                 .saturating_add(u64::try_from(chunk.len()).unwrap_or(u64::MAX));
             let forward = match &mut self.tap {
+                Tap::Stream(_) if self.start.is_other(chunk) => Forward::Replace(Bytes::new()),
                 Tap::Stream(tap) => tap.billed_chunk(chunk, || Some(tariff())),
                 Tap::Whole(whole) => whole.cost.chunk(chunk, &mut whole.tap, &tariff()),
             };
@@ -163,11 +192,17 @@ impl Meter {
                 is_usual = false;
             }
         }
+        let ends = ends || self.start.is_over();
         if ends && !std::mem::replace(&mut self.ended, true) {
             is_usual = false;
             match &mut self.tap {
                 Tap::Stream(tap) => {
                     append(body, tap.billed_end(self.framing, STREAM_FAILED, Some(&tariff())));
+                    if let Some(other) = self.start.other().filter(|other| other.is_error()) {
+                        let code = other.error_code();
+                        self.has_failed = true;
+                        return Passed::Failed { code };
+                    }
                     if tap.died() {
                         return Passed::Died;
                     }
@@ -231,6 +266,10 @@ impl Meter {
     #[cold]
     pub(super) fn end_early(&mut self, end: EarlyEnd, tariff: &Tariff<'_>) -> Option<Bytes> {
         let Tap::Stream(tap) = &mut self.tap else { return None };
+        if self.awaits_event {
+            // Its client gets a status yet.
+            return None;
+        }
         Some(match end {
             EarlyEnd::Maximum => tap.end_as_length(tariff.body.choices(), Some(tariff)),
             EarlyEnd::NoCredit => tap.end_without_credit(Some(tariff)),
@@ -292,22 +331,38 @@ impl Meter {
     /// What the provider is likely to charge for an answer of which nothing was passed on: the prompt where it reported it, and the
     /// completion that it reported, or that can be counted in what came. None for an error.
     pub(in crate::gateway) fn likely_use(mut self) -> Option<(Option<PromptTokens>, CompletionTokens)> {
-        let (reports, reported, delivered, is_error) = match &mut self.tap {
-            Tap::Stream(tap) => (tap.reports(), tap.reported(), tap.delivered(), tap.error_event()),
-            Tap::Whole(whole) => {
-                let tap = &mut whole.tap;
-                tap.end();
-                (tap.reports(), tap.reported(), tap.delivered(), tap.is_error())
-            }
+        let whole = match &mut self.tap {
+            Tap::Stream(_) => self.start.other(),
+            Tap::Whole(whole) => Some(&mut whole.tap),
+        };
+        let of_whole = whole.map(|tap| {
+            tap.end();
+            (tap.reports().prompt(), tap.reported(), tap.delivered(), tap.is_error())
+        });
+        let (prompt, reported, delivered, is_error) = match (of_whole, &self.tap) {
+            (None, Tap::Stream(tap)) => (
+                tap.reports().prompt(),
+                tap.reported(),
+                tap.delivered(),
+                tap.error_event(),
+            ),
+            (of_whole, _) => of_whole?,
         };
         let completion = reported.map_or(delivered, |usage| usage.completion.max(delivered));
-        (!is_error).then_some((reports.prompt(), completion))
+        (!is_error).then_some((prompt, completion))
     }
 
     /// What was used.
     pub(in crate::gateway) fn finish(mut self) -> Metered {
         let began = self.passed > 0;
+        // Certainly no answer, whether all of it came or not.
+        let is_other = self.start.other().is_some();
         match &mut self.tap {
+            Tap::Stream(tap) if self.awaits_event || is_other => Metered {
+                is_error: tap.error_event() || tap.died() || is_other,
+                is_over: tap.has_last_event() || is_other,
+                ..read(tap.reports(), None)
+            },
             Tap::Stream(tap) => {
                 let told = tap.told_use();
                 let metered = match told {
@@ -327,73 +382,9 @@ impl Meter {
                     ..metered
                 }
             }
-            Tap::Whole(whole) if !whole.passes => whole.finish_gathered(),
-            Tap::Whole(whole) => {
-                let tap = &mut whole.tap;
-                tap.end();
-                let metered = read(tap.reports(), tap.reported());
-                Metered {
-                    counted_prompt: whole.cost.counted_prompt(),
-                    tier: tap.served_tier().map(Box::from),
-                    delivered: tap.delivered(),
-                    is_error: tap.is_error(),
-                    is_complete: tap.complete(),
-                    is_over: tap.complete(),
-                    is_part_passed: tap.stopped_within(),
-                    is_implausible: tap.is_implausible(),
-                    began,
-                    told: whole.cost.told_bill(),
-                    ..metered
-                }
-            }
+            Tap::Whole(whole) => whole.finish(began),
         }
     }
-}
-
-impl Whole {
-    /// The answer's end: it is passed on, if it is an answer.
-    fn end(&mut self) -> Passed {
-        if self.tap.is_cut() {
-            return Passed::Cut;
-        }
-        let has_content = match self.is_vectors {
-            true => self.tap.has_vectors(),
-            false => self.tap.has_choices(),
-        };
-        let is_answer = self.tap.complete() && self.tap.is_object() && !self.tap.is_error() && has_content;
-        if !self.passes && !is_answer {
-            let code = self.tap.error_code();
-            return Passed::NoAnswer { code };
-        }
-        self.passes = true;
-        Passed::On
-    }
-
-    /// What was used of an answer of which nothing was passed on: at most its prompt is owed.
-    fn finish_gathered(&self) -> Metered {
-        Metered {
-            is_error: self.tap.is_error(),
-            is_over: self.tap.complete(),
-            ..read(self.tap.reports(), None)
-        }
-    }
-}
-
-/// Puts `tail` after what passes.
-pub(in crate::gateway) fn append(body: &mut Option<Bytes>, tail: Bytes) {
-    if tail.is_empty() {
-        return;
-    }
-    let chunk = body.take().unwrap_or_default();
-    *body = Some(if chunk.is_empty() { tail } else { joined(&chunk, &tail) });
-}
-
-/// One after the other.
-pub(in crate::gateway) fn joined(head: &[u8], tail: &[u8]) -> Bytes {
-    let mut joined = BytesMut::with_capacity(head.len().saturating_add(tail.len()));
-    joined.extend_from_slice(head);
-    joined.extend_from_slice(tail);
-    joined.freeze()
 }
 
 #[cfg(test)]

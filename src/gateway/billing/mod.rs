@@ -1,5 +1,6 @@
 //! What an answer costs: counted while it passes, debited when it is over.
 
+mod append;
 pub(crate) mod capture;
 pub(crate) mod closed_call;
 pub(crate) mod discard;
@@ -11,6 +12,8 @@ mod metered;
 pub(crate) mod passed;
 pub(crate) mod receipt;
 pub(crate) mod settle;
+mod stream_start;
+mod whole_answer;
 
 #[cfg(test)]
 mod tests;

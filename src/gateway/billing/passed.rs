@@ -12,7 +12,8 @@ pub(in crate::gateway) enum Passed {
         /// The code in that event.
         code: Option<u16>,
     },
-    /// A whole answer stopped before its end, though its connection ended as if cleanly.
+    /// A whole answer stopped before its end, or a stream that was to begin with its first event before that, though its connection ended as
+    /// if cleanly.
     Cut,
     /// All that came was no answer.
     NoAnswer {

@@ -32,10 +32,15 @@ pub trait Carried: ProxyHttp {
         false
     }
 
-    /// Whether the answer is gathered, and leaves whole and with its length. Until something of it has left, a failure may still be
-    /// answered otherwise. Asked once, after the filters of its head.
+    /// Whether the answer is gathered, and until when. Until something of it has left, a failure may still be answered otherwise. Asked
+    /// once, after the filters of its head.
     fn gathers(&self, _ctx: &Self::CTX) -> Option<GatherLimits> {
         None
+    }
+
+    /// Whether an answer that is gathered until an event has had that: asked after each of its pieces, which has passed the filters.
+    fn may_leave(&self, _ctx: &Self::CTX) -> bool {
+        true
     }
 
     /// An answer that was gathered has passed its limits: what came of it is about to leave, and the rest leaves as it comes.

@@ -1,4 +1,4 @@
-//! How much of the answers that leave whole may wait: of one, and of all together.
+//! How much of the answers that wait before they leave may do so: of one, and of all together.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -6,12 +6,24 @@ use std::time::Duration;
 /// How an answer is gathered. Beyond any of the limits it leaves as it comes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GatherLimits {
-    /// How long its first bytes may wait for its last, from its head.
+    /// What its first bytes wait for.
+    pub until: Until,
+    /// How long they may do so, from its head.
     pub within: Duration,
     /// The most bytes of it that wait.
     pub bytes_max: usize,
     /// The most bytes that wait of all the transport's answers together.
     pub total_bytes_max: usize,
+}
+
+/// What an answer that is gathered waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Until {
+    /// Its last bytes: it leaves whole, with its length. One that has passed a limit leaves with its next bytes.
+    End,
+    /// That the plugin says so ([`Carried::may_leave`](super::Carried::may_leave)), piece by piece. One that has passed a limit leaves at
+    /// once, if only its head has come.
+    Event,
 }
 
 /// One answer's part of all that is gathered. What it has is given back when it is dropped.
@@ -62,6 +74,7 @@ mod tests {
     use super::*;
 
     const LIMITS: GatherLimits = GatherLimits {
+        until: Until::End,
         within: Duration::ZERO,
         bytes_max: 10,
         total_bytes_max: 15,

@@ -31,7 +31,7 @@ use pingora::{Error, ErrorSource, ErrorType, Result};
 
 pub use self::carried::{Carried, TimeLimits};
 use self::downstream::{Downstream, Waited};
-pub use self::gathering::GatherLimits;
+pub use self::gathering::{GatherLimits, Until};
 use self::upstream_session::{Piece, UpstreamSession, name_authority};
 use self::write_batch::{BYTES_MAX, WriteBatch};
 use crate::net::connection_pool::ConnectionPool;
@@ -231,8 +231,9 @@ where
             match client.answering(session, ctx, pin!(upstream.piece())).await {
                 Ok(Waited::Done(read)) => read,
                 Ok(Waited::Gathered) => {
+                    // What there is leaves before more is read: a failure that has come meanwhile is then one within the answer.
                     batch.stop_gathering();
-                    continue;
+                    break;
                 }
                 // The upstream keeps its connection open behind all that it had to say.
                 Ok(Waited::Complete) => Ok(Piece::end()),
@@ -364,6 +365,9 @@ where
     let piece = filter(plugin, session, ctx, client, piece).await?;
     let is_over = !piece.ends && plugin.is_complete(ctx) && client.completes();
     batch.push(piece);
+    if batch.waits_for_event() && plugin.may_leave(ctx) {
+        batch.has_event();
+    }
     if is_over {
         batch.push(filter(plugin, session, ctx, client, Piece::end()).await?);
     }

@@ -10,7 +10,7 @@ use http::response::Parts as RespParts;
 use pingora::Result;
 use pingora::http::ResponseHeader;
 
-use super::gathering::{GatherLimits, GatheredShare};
+use super::gathering::{GatherLimits, GatheredShare, Until};
 use super::upstream_session::Piece;
 
 /// The part of an answer that is to be written next.
@@ -29,6 +29,8 @@ pub(super) struct WriteBatch<'t> {
     pieces: BytesMut,
     /// Bytes of it have left.
     has_begun: bool,
+    /// It has passed the limits within which it waited for an event.
+    is_late: bool,
     ends: bool,
 }
 
@@ -40,8 +42,8 @@ enum Leaves {
     AtOnce,
     /// As it comes, and its head with its first bytes.
     WithBytes,
-    /// Not before its end, within these limits.
-    Whole(GatherLimits),
+    /// Not before what these limits name, within them.
+    Gathered(GatherLimits),
 }
 
 /// What is written at once.
@@ -65,12 +67,13 @@ impl<'t> WriteBatch<'t> {
         WriteBatch {
             head: Some(head),
             client,
-            leaves: limits.map_or(Leaves::AtOnce, Leaves::Whole),
+            leaves: limits.map_or(Leaves::AtOnce, Leaves::Gathered),
             gathered: VecDeque::new(),
             share: GatheredShare::of(all),
             piece: Bytes::new(),
             pieces: BytesMut::new(),
             has_begun: false,
+            is_late: false,
             ends: false,
         }
     }
@@ -80,7 +83,7 @@ impl<'t> WriteBatch<'t> {
         let leaves = match self.leaves {
             Leaves::AtOnce => self.head.is_some() || !self.piece.is_empty(),
             Leaves::WithBytes => !self.is_drained(),
-            Leaves::Whole(_) => false,
+            Leaves::Gathered(_) => false,
         };
         !leaves && !self.ends
     }
@@ -89,7 +92,7 @@ impl<'t> WriteBatch<'t> {
     pub(super) fn is_full(&self) -> bool {
         let is_long = || match self.leaves {
             Leaves::AtOnce | Leaves::WithBytes => self.joined() >= BYTES_MAX || !self.gathered.is_empty(),
-            Leaves::Whole(_) => false,
+            Leaves::Gathered(_) => false,
         };
         self.ends || is_long()
     }
@@ -97,7 +100,7 @@ impl<'t> WriteBatch<'t> {
     /// Whether the next piece is to be written as it comes, whatever is there behind it: the first bytes of what leaves as it comes. A
     /// provider that sends fast would else have more of it ready each time, until the batch is full.
     pub(super) fn is_urgent(&self) -> bool {
-        !self.has_begun && !matches!(self.leaves, Leaves::Whole(_))
+        !self.has_begun && !self.is_whole()
     }
 
     /// Whether the answer's last piece was taken in.
@@ -105,16 +108,34 @@ impl<'t> WriteBatch<'t> {
         self.ends
     }
 
-    /// Whether the head of an answer that was gathered is about to leave, though not all of it has come.
+    /// Whether the head of an answer that was gathered is about to leave, though what it waited for has not come.
     pub(super) fn begins_unfinished(&self) -> bool {
-        self.head.is_some() && self.leaves == Leaves::WithBytes && !self.ends && !self.is_drained()
+        let leaves = self.is_late || (self.leaves == Leaves::WithBytes && !self.is_drained());
+        self.head.is_some() && !self.ends && leaves
     }
 
-    /// The rest of the answer is waited for no longer: what came of it leaves, and the rest as it comes.
+    /// What the answer waits for has not come within its limits: what came of it leaves, and the rest as it comes.
     pub(super) fn stop_gathering(&mut self) {
-        if let Leaves::Whole(_) = self.leaves {
-            self.leaves = Leaves::WithBytes;
-        }
+        let Leaves::Gathered(limits) = self.leaves else { return };
+        (self.leaves, self.is_late) = match limits.until {
+            Until::End => (Leaves::WithBytes, false),
+            Until::Event => (Leaves::AtOnce, true),
+        };
+    }
+
+    /// Whether the answer waits for an event.
+    pub(super) fn waits_for_event(&self) -> bool {
+        matches!(self.leaves, Leaves::Gathered(limits) if limits.until == Until::Event)
+    }
+
+    /// That has come: what there is of the answer leaves, and the rest as it comes.
+    pub(super) fn has_event(&mut self) {
+        self.leaves = Leaves::AtOnce;
+    }
+
+    /// Whether the answer leaves whole.
+    fn is_whole(&self) -> bool {
+        matches!(self.leaves, Leaves::Gathered(limits) if limits.until == Until::End)
     }
 
     /// Takes the next piece in.
@@ -123,7 +144,7 @@ impl<'t> WriteBatch<'t> {
         let Some(bytes) = piece.bytes.filter(|bytes| !bytes.is_empty()) else {
             return;
         };
-        if let Leaves::Whole(limits) = self.leaves {
+        if let Leaves::Gathered(limits) = self.leaves {
             // Only what has to wait counts.
             if !self.ends && !self.share.take(bytes.len(), &limits) {
                 self.stop_gathering();
@@ -156,7 +177,7 @@ impl<'t> WriteBatch<'t> {
         let Some(head) = self.head.take() else {
             return Ok(Some(self.take_next()));
         };
-        let is_whole = self.ends && matches!(self.leaves, Leaves::Whole(_));
+        let is_whole = self.ends && self.is_whole();
         let head = frame(head, self.client, is_whole.then(|| self.length()))?;
         let mut part = self.take_next();
         if !self.is_drained() {

@@ -28,7 +28,7 @@ use crate::pure::error::{ApiError, STREAM_FAILED, STREAM_STOPPED};
 enum Cause {
     /// The client left, or takes nothing any more.
     ClientLeft,
-    /// The client has left, and the upstream failed within a whole answer that was read on for it.
+    /// The client has left, and the upstream failed within an answer that was read on for it, and of which nothing had passed on.
     FailedUnread,
     /// The process stops and no longer waits.
     Stopped,
@@ -171,12 +171,27 @@ fn follow(ctx: &mut Ctx, cause: Cause, error: &Error, clock: &Clock) -> Next {
             Next::End
         }
         (Next::End, Cause::FailedUnread) => {
-            // Had the client stayed, it would have been given another answer, or a failure: nobody pays for this one.
-            discard::answer(call);
+            failed_unread(call, verdict.as_deref(), error, clock);
             Next::End
         }
         (Next::End, _) => Next::End,
     }
+}
+
+/// Had the client stayed, it would have been given another answer, or a failure: nobody pays for this one. For its target it is a failure
+/// like any other.
+fn failed_unread(call: &mut Call, verdict: Option<&Verdict>, error: &Error, clock: &Clock) {
+    if !verdict.is_some_and(Verdict::is_requests_fault) {
+        if let Some(attempt) = &call.attempt {
+            attempt.candidate.breaker.failed(clock, None);
+        }
+        let of_error = || recorder::fault_of(error, true);
+        let fault = verdict.map_or_else(of_error, |verdict| recorder::fault_of_status(verdict.status));
+        if let Some(recorder) = call.recorder() {
+            recorder.fault(fault);
+        }
+    }
+    discard::answer(call);
 }
 
 fn next(call: &Call, cause: Cause) -> Next {
@@ -237,7 +252,7 @@ fn give_up_target(ctx: &mut Ctx, error: &Error, verdict: Option<Box<Verdict>>, c
     }
     let model = call.admission.as_ref().map(|admission| &admission.permit.model().id);
     let Some(model) = model else { return Next::End };
-    if !snapshot.is_target_left(model, &call.tried) {
+    if !snapshot.is_target_left(model, |index| call.tried.contains(&index)) {
         if is_credential_refused && snapshot.all_refuse_credential(model) {
             call.failure = Some(Box::new(ApiError::CredentialRefused));
         }
@@ -364,7 +379,7 @@ fn told(ctx: &mut Ctx, error: &Error) -> ApiError {
     })
 }
 
-/// Whether the answer is a whole one of which nothing has passed on.
+/// Whether nothing of the answer has passed on.
 fn is_gathered(call: &Call) -> bool {
     matches!(&call.answer, Answer::Metered(meter) if meter.is_gathered())
 }

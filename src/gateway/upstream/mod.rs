@@ -1,5 +1,6 @@
 //! Providers and their targets: who is asked, with what request, what its answer means, and what follows a failure.
 
+mod answer_head;
 pub(crate) mod circuit_breaker;
 pub(crate) mod disconnect;
 pub(crate) mod drain_permit;

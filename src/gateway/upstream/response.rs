@@ -6,7 +6,7 @@ use http::{StatusCode, Version};
 use pingora::http::ResponseHeader;
 use pingora::{Error, ErrorType};
 
-use super::circuit_breaker::RETRY_AFTER_SECS_MAX;
+use super::answer_head::{CODED, Fields, retry_after_secs};
 use super::refusal;
 use super::targets::Candidate;
 use super::verdict::Verdict;
@@ -18,9 +18,7 @@ use crate::gateway::billing::passed::Passed;
 use crate::gateway::context::{Answer, Attempt, Call, Ctx, Refusal};
 use crate::gateway::media_type::{EVENT_STREAM, JSON};
 use crate::gateway::recorder;
-use crate::pure::error::{ApiError, DEFAULT_RETRY_AFTER_SECS};
-use crate::pure::request_body::ResponseMode;
-use crate::pure::tap::Framing;
+use crate::pure::error::ApiError;
 use crate::pure::tokens::Encoding;
 use crate::pure::usage::CompletionFrom;
 
@@ -32,6 +30,8 @@ const NO_CACHE: HeaderValue = HeaderValue::from_static("no-cache");
 /// To have the next target tried, or to end the call: the call's verdict says with what.
 pub(in crate::gateway) fn head(response: &mut ResponseHeader, ctx: &mut Ctx) -> pingora::Result<()> {
     let status = response.status.as_u16();
+    let may_ask_another =
+        ctx.is_streamed() && ctx.snapshot.config.timeouts.first_event.is_some() && is_another_left(ctx);
     let Some(call) = ctx.call() else {
         return Error::e_explain(ErrorType::InternalError, "an answer without a call");
     };
@@ -42,6 +42,9 @@ pub(in crate::gateway) fn head(response: &mut ResponseHeader, ctx: &mut Ctx) -> 
     let problem = fields.unusable(call.body.mode());
     if status == 200 && problem.is_none() {
         let mut headers = accept(&fields, response.version, call);
+        if let (true, Answer::Metered(meter)) = (may_ask_another, &mut call.answer) {
+            meter.await_event();
+        }
         responses::decorate(&mut headers, ctx);
         *response = responses::head(StatusCode::OK, headers);
         return Ok(());
@@ -75,6 +78,16 @@ pub(in crate::gateway) fn head(response: &mut ResponseHeader, ctx: &mut Ctx) -> 
         retry_after_secs,
     };
     Err(call.end_attempt(verdict))
+}
+
+/// Whether the call's model has a target that was not tried, beside that of the attempt.
+fn is_another_left(ctx: &Ctx) -> bool {
+    let Some(call) = ctx.admitted() else { return false };
+    let (Some(admission), Some(attempt)) = (&call.admission, &call.attempt) else {
+        return false;
+    };
+    let is_tried = |index| call.tried.contains(&index) || index == attempt.candidate.index;
+    ctx.snapshot.is_target_left(&admission.permit.model().id, is_tried)
 }
 
 /// Tells of an answer that is none, as loud as somebody has to act on it.
@@ -132,7 +145,9 @@ pub(in crate::gateway) fn piece(
 ) -> pingora::Result<()> {
     let Some(call) = ctx.call() else { return Ok(()) };
     let is_empty = body.as_ref().is_none_or(Bytes::is_empty);
+    let waits = awaits_event(call);
     if (ends || !is_empty)
+        && !waits
         && let Some(recorder) = call.recorder()
     {
         recorder.passed(ends);
@@ -151,6 +166,12 @@ pub(in crate::gateway) fn piece(
     };
     let verdict = match passed {
         Passed::On => {
+            if waits
+                && !awaits_event(call)
+                && let Some(recorder) = call.recorder()
+            {
+                recorder.passed(ends);
+            }
             if !ends {
                 // It may end the stream, which is then all of the answer.
                 keep_within::keep_within(ctx, body);
@@ -178,15 +199,39 @@ pub(in crate::gateway) fn piece(
             retry_after_secs: None,
         },
         Passed::NoAnswer { code } => {
+            let verdict = Verdict::of_code(code);
             if let Some(attempt) = &call.attempt {
                 let provider = &attempt.candidate.upstream.provider.name;
-                log::warn!("{provider} answered 200 with what is no answer; its code: {code:?}");
+                let level = level(&verdict);
+                log::log!(
+                    level,
+                    "{provider} answered 200 with what is no answer; its code: {code:?}"
+                );
+                if let 401 | 402 = verdict.status {
+                    refusal::credential_refused(&attempt.candidate, verdict.status, None);
+                }
             }
-            Verdict::of_code(code)
+            if verdict.is_requests_fault() {
+                works(call, clock);
+            }
+            verdict
         }
     };
     *body = None;
     Err(call.end_attempt(verdict))
+}
+
+/// Whether nothing of a stream has passed on, because its first event has not come.
+fn awaits_event(call: &Call) -> bool {
+    matches!(&call.answer, Answer::Metered(meter) if meter.is_stream() && meter.is_gathered())
+}
+
+/// How loud an error within a 200 is told: the request may be to blame for it, or the provider be busy.
+fn level(verdict: &Verdict) -> log::Level {
+    match verdict.error {
+        ApiError::UpstreamRefused { .. } | ApiError::UpstreamBusy { .. } => log::Level::Debug,
+        _ => log::Level::Warn,
+    }
 }
 
 /// The target of an attempt.
@@ -198,11 +243,7 @@ fn target(attempt: Option<&Attempt>) -> Option<&Candidate> {
 /// be asked.
 fn error_event(call: &mut Call, code: Option<u16>, clock: &Clock) {
     let verdict = Verdict::of_code(code);
-    let level = match verdict.error {
-        // The request is to blame, or it is busy.
-        ApiError::UpstreamRefused { .. } | ApiError::UpstreamBusy { .. } => log::Level::Debug,
-        _ => log::Level::Warn,
-    };
+    let level = level(&verdict);
     if let Some(attempt) = &call.attempt {
         let provider = &attempt.candidate.upstream.provider.name;
         log::log!(
@@ -214,8 +255,7 @@ fn error_event(call: &mut Call, code: Option<u16>, clock: &Clock) {
         recorder.failed(&verdict.error);
     }
     if verdict.is_requests_fault() {
-        // It works, as one that refuses a request by its head does.
-        return succeeded(call, clock);
+        return works(call, clock);
     }
     if let (401 | 402, Some(attempt)) = (verdict.status, &call.attempt) {
         refusal::credential_refused(&attempt.candidate, verdict.status, None);
@@ -231,6 +271,13 @@ fn failed_within(call: &mut Call, clock: &Clock) {
     call.failed_within = true;
     if let Some(attempt) = &call.attempt {
         attempt.candidate.breaker.failed(clock, None);
+    }
+}
+
+/// The target works, as one that refuses a request by its head does: that says nothing of the gateway's credential.
+fn works(call: &Call, clock: &Clock) {
+    if let Some(attempt) = &call.attempt {
+        attempt.candidate.breaker.succeeded(clock);
     }
 }
 
@@ -271,100 +318,21 @@ pub(in crate::gateway) fn journal(ctx: &mut Ctx, passes: Option<&Bytes>, ends: b
 /// An answer that was gathered begins to be passed on before its end: what has come of it stands in the journal before it is.
 pub(in crate::gateway) fn begins_unfinished(ctx: &mut Ctx, clock: &Clock) {
     let Some(call) = ctx.call() else { return };
-    succeeded(call, clock);
+    let is_stream = matches!(&call.answer, Answer::Metered(meter) if meter.is_stream());
+    if !is_stream {
+        succeeded(call, clock);
+    }
     if call.client_has_left {
         // It is read on, and nobody gets anything.
         return;
     }
     if let (Answer::Metered(meter), Some(admission)) = (&mut call.answer, &mut call.admission) {
         meter.stop_gathering();
-        if let Some((delivered, prompt)) = meter.owed_now() {
+        // Of a stream no event has come: nothing is owed for what leaves with its head.
+        if let Some((delivered, prompt)) = meter.owed_now().filter(|_| !is_stream) {
             admission.hold.pass(delivered, prompt);
         }
     }
-}
-
-/// What is looked at in the head of an upstream's answer, found in one pass: of each field the first.
-#[derive(Default)]
-struct Fields<'a> {
-    content_type: Option<&'a HeaderValue>,
-    content_encoding: Option<&'a HeaderValue>,
-    content_length: Option<&'a HeaderValue>,
-    transfer_encoding: Option<&'a HeaderValue>,
-    /// Lines of `transfer-encoding`.
-    transfer_encodings: usize,
-    cache_control: Option<&'a HeaderValue>,
-}
-
-impl<'a> Fields<'a> {
-    fn of(headers: &'a HeaderMap) -> Fields<'a> {
-        let mut fields = Fields::default();
-        for (name, value) in headers {
-            let field = match *name {
-                header::CONTENT_TYPE => &mut fields.content_type,
-                header::CONTENT_ENCODING => &mut fields.content_encoding,
-                header::CONTENT_LENGTH => &mut fields.content_length,
-                header::TRANSFER_ENCODING => {
-                    fields.transfer_encodings = fields.transfer_encodings.saturating_add(1);
-                    &mut fields.transfer_encoding
-                }
-                header::CACHE_CONTROL => &mut fields.cache_control,
-                _ => continue,
-            };
-            field.get_or_insert(value);
-        }
-        fields
-    }
-
-    /// Why a 200 cannot be used: it is not what was asked for, or cannot be read.
-    fn unusable(&self, mode: ResponseMode) -> Option<&'static str> {
-        let text = |value: &'a HeaderValue| value.to_str().unwrap_or("");
-        let is_other = |value: Option<&'a HeaderValue>, wanted: &str| {
-            value.is_some_and(|value| !text(value).eq_ignore_ascii_case(wanted))
-        };
-        if is_other(self.content_encoding, "identity") {
-            return Some("a content-encoding that was not asked for");
-        }
-        if is_other(self.transfer_encoding, "chunked") || self.transfer_encodings > 1 {
-            return Some(CODED);
-        }
-        let kind = text(self.content_type?);
-        let wanted = match mode {
-            ResponseMode::Stream => "text/event-stream",
-            ResponseMode::Whole => "application/json",
-        };
-        let is_wanted = kind.eq_ignore_ascii_case(wanted)
-            || kind
-                .split_once(';')
-                .map_or(kind, |(kind, _)| kind)
-                .trim()
-                .eq_ignore_ascii_case(wanted);
-        (!is_wanted).then_some("a content-type that was not asked for")
-    }
-
-    /// Whether its body can be words that are read.
-    fn is_json(&self) -> bool {
-        let kind = self.content_type.and_then(|kind| kind.to_str().ok());
-        kind.is_some_and(|kind| kind.to_ascii_lowercase().contains("json"))
-    }
-
-    /// How the answer's end will be known.
-    fn framing(&self, version: Version) -> Framing {
-        let is_framed = version == Version::HTTP_2 || self.content_length.is_some() || self.transfer_encodings > 0;
-        if is_framed {
-            Framing::Framed
-        } else {
-            Framing::UntilClosed
-        }
-    }
-}
-
-/// How long the upstream asks to be left alone, in seconds, at most as long as a target is passed over for that.
-fn retry_after_secs(headers: &HeaderMap) -> Option<u64> {
-    let text = headers.get(header::RETRY_AFTER)?.to_str().ok()?;
-    // An HTTP date is rare; a usual wait is as good.
-    let secs = text.trim().parse::<u64>().unwrap_or(DEFAULT_RETRY_AFTER_SECS);
-    Some(secs.min(RETRY_AFTER_SECS_MAX))
 }
 
 /// By what its text is counted, and where its provider's reports name the completion.
@@ -381,6 +349,3 @@ fn reading(call: &Call) -> (Encoding, CompletionFrom) {
         provider.map_or_else(CompletionFrom::default, |provider| provider.completion_from),
     )
 }
-
-/// Why an answer cannot be used whose body is coded otherwise than in chunks.
-const CODED: &str = "a transfer-coding that nobody asked for";

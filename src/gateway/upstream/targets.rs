@@ -76,11 +76,6 @@ impl Candidates {
         self.all.iter().filter(|candidate| candidate.weight > 0).count() > 1
     }
 
-    /// Whether one is left that was not tried.
-    pub(crate) fn is_left(&self, tried: &[usize]) -> bool {
-        self.all.iter().any(|candidate| !tried.contains(&candidate.index))
-    }
-
     /// The next target: one of the weighted, that of the conversation or else by its share, else the first, that was not tried and whose breaker admits the call. When
     /// none of those that are left does, the one that closes first. Who asks has to try it: another call may be waiting for what
     /// becomes of it.

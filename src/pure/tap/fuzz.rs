@@ -60,6 +60,11 @@ fn check_cut(stream: &Bytes, step: usize, options: TapOptions, framing: Option<F
         (tap.error_event(), tap.error_code()),
         (other.error_event(), other.error_code())
     );
+    assert_eq!(
+        tap.has_event(),
+        other.has_event(),
+        "the cut changes whether it has begun"
+    );
     if framing.is_none() {
         check_kept(stream, &whole, &tap, options);
     }

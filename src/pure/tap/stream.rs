@@ -67,6 +67,8 @@ pub struct StreamTap {
     ended: ChoiceSet,
     /// The upstream's error event, with its code.
     error: Option<Option<u16>>,
+    /// An event of an answer has passed, or has begun to: it has data, and is no error.
+    has_event: bool,
     /// Nothing passes any more.
     closed: bool,
     /// The stream ended as if cleanly, yet not as a whole.
@@ -117,6 +119,7 @@ impl StreamTap {
             finished_at: None,
             ended: ChoiceSet::default(),
             error: None,
+            has_event: false,
             closed: false,
             died: false,
             reported_at: 0,
@@ -236,6 +239,11 @@ impl StreamTap {
         rest
     }
 
+    /// Whether the event at hand has data.
+    fn has_data(&self) -> bool {
+        self.terminal != Terminal::Maybe(0)
+    }
+
     fn data(&mut self, data: &[u8]) {
         self.terminal = self.terminal.after(data);
         self.scanner.feed(data, &mut self.reading);
@@ -268,6 +276,7 @@ impl StreamTap {
         } else if verdict != Verdict::LeaveOut {
             self.has_untold_usage |= self.reading.spans.usage.end > 0;
         }
+        self.has_event |= !matches!(verdict, Verdict::Mask | Verdict::LeaveOut) && self.has_data();
         self.scanner.reset();
         self.terminal = Terminal::Maybe(0);
         self.settled = false;
@@ -356,6 +365,7 @@ impl StreamTap {
             }
         }
         self.released = true;
+        self.has_event |= self.has_data();
         if begins && self.terminal == Terminal::Yes {
             output.insert(&self.last_usage(tariff));
         }

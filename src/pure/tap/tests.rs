@@ -84,6 +84,37 @@ fn the_usage_chunk_is_read_and_left_out_only_when_asked() {
     }
 }
 
+/// What decides whether nothing of a stream has passed that a client would read.
+#[test]
+fn a_stream_has_an_event_once_one_with_data_passes_or_begins_to() {
+    let long = format!(
+        "data: {{\"choices\":[{{\"delta\":{{\"content\":\"{}",
+        "x".repeat(HOLD_BYTES_MAX)
+    );
+    let comment = format!(": {}", "x".repeat(2 * HOLD_BYTES_MAX));
+    for (stream, options, has_event) in [
+        (DELTA, TapOptions::default(), true),
+        (DELTA.trim_end(), TapOptions::default(), false),
+        (&DELTA[..DELTA.len() - 1], TapOptions::default(), true),
+        (USAGE, TapOptions::default(), true),
+        (USAGE, drop_usage(), false),
+        (DONE, TapOptions::default(), true),
+        ("data: nonsense\n\n", TapOptions::default(), true),
+        (&long, TapOptions::default(), true),
+        (&comment, TapOptions::default(), false),
+        (
+            ": a comment\n\nretry: 1\n\nid\n\ndata:\n\ndata: \n\n\n",
+            TapOptions::default(),
+            false,
+        ),
+        ("event: error\ndata: x\n\n", TapOptions::default(), false),
+        ("<html>\n\n</html>\n\n", TapOptions::default(), false),
+    ] {
+        let (_, tap) = pass(&[stream.as_bytes()], options);
+        assert_eq!(tap.has_event(), has_event, "{:.80}", stream);
+    }
+}
+
 /// It is a usage chunk by the last of its `choices`, and the text is in the first.
 #[test]
 fn text_in_a_usage_chunk_that_is_left_out_is_not_counted() {

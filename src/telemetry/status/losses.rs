@@ -58,7 +58,7 @@ impl Losses {
             (
                 discarded > 0,
                 format!(
-                    "whole answers broke off: their providers may charge {} credits",
+                    "answers broke off: their providers may charge {} credits",
                     CreditSum::from_pico(discarded)
                 ),
             ),

@@ -18,7 +18,17 @@ fn burst() -> WriteBatch<'static> {
 
 /// One of an answer that is gathered.
 fn whole(bytes_max: usize, all: &AtomicUsize) -> WriteBatch<'_> {
+    gathered(Until::End, bytes_max, all)
+}
+
+/// One that waits for an event.
+fn before_event(bytes_max: usize, all: &AtomicUsize) -> WriteBatch<'_> {
+    gathered(Until::Event, bytes_max, all)
+}
+
+fn gathered(until: Until, bytes_max: usize, all: &AtomicUsize) -> WriteBatch<'_> {
     let limits = GatherLimits {
+        until,
         within: Duration::from_secs(1),
         bytes_max,
         total_bytes_max: 1 << 20,
@@ -138,6 +148,42 @@ fn when_its_time_is_over_a_gathered_answer_leaves_with_its_next_bytes() {
     waits.push(piece("a", false));
     assert!(waits.begins_unfinished());
     assert_eq!(begun(&mut waits), (None, vec!["a".into()], false));
+}
+
+#[test]
+fn what_waits_for_an_event_leaves_with_it_as_it_comes_and_in_chunks() {
+    let all = AtomicUsize::new(0);
+    for ends in [false, true] {
+        let mut waits = before_event(100, &all);
+        waits.push(piece("a", false));
+        waits.push(piece("b", false));
+        assert!(waits.waits_for_event() && waits.is_empty() && !waits.is_full() && waits.is_urgent());
+        assert!(waits.take().unwrap().is_none());
+        waits.push(piece("c", ends));
+        waits.has_event();
+        assert!(!waits.waits_for_event() && !waits.begins_unfinished());
+        assert_eq!(begun(&mut waits), (None, vec!["abc".into()], ends));
+        assert_eq!(all.load(Ordering::Relaxed), 0);
+    }
+    // What leaves as it comes has nothing to wait for.
+    assert!(!burst().waits_for_event() && !whole(100, &all).waits_for_event());
+}
+
+#[test]
+fn beyond_its_limits_what_waits_for_an_event_leaves_at_once_and_unfinished() {
+    let all = AtomicUsize::new(0);
+    let mut late = before_event(5, &all);
+    late.stop_gathering();
+    assert!(!late.is_empty() && late.begins_unfinished(), "a head alone leaves");
+    assert_eq!(begun(&mut late), (None, vec![Bytes::new()], false));
+    assert!(!late.begins_unfinished());
+    let mut long = before_event(5, &all);
+    long.push(piece("abc", false));
+    assert!(long.is_empty());
+    long.push(piece("def", false));
+    assert!(!long.waits_for_event() && long.begins_unfinished());
+    assert_eq!(begun(&mut long), (None, vec!["abcdef".into()], false));
+    assert_eq!(all.load(Ordering::Relaxed), 0);
 }
 
 #[test]

@@ -95,6 +95,12 @@ impl StreamTap {
         self.reading.take_said()
     }
 
+    /// Whether an event of an answer has come that passes, or enough of one: not only comments, events without data, a usage chunk that is left
+    /// out, and an error.
+    pub fn has_event(&self) -> bool {
+        self.has_event
+    }
+
     /// The upstream sent an error event, which the client got ours for.
     pub fn error_event(&self) -> bool {
         self.error.is_some()

@@ -51,6 +51,22 @@ fn without_either_the_framing_tells_whether_it_was_all() {
     assert!(end(USAGE, Framing::UntilClosed).1);
 }
 
+/// More are not told apart: the first index beyond those is no other choice.
+#[test]
+fn the_choice_of_an_index_that_no_answer_has_ends_nothing() {
+    let stop = |index: u64| {
+        format!("data: {{\"choices\":[{{\"index\":{index},\"delta\":{{}},\"finish_reason\":\"stop\"}}]}}\n\n")
+    };
+    let two = TapOptions {
+        choices: 2,
+        ..TapOptions::default()
+    };
+    for (index, is_finished) in [(1, true), (127, true), (128, false), (u64::MAX, false)] {
+        let (_, tap) = pass(&[stop(0).as_bytes(), stop(index).as_bytes()], two);
+        assert_eq!(tap.finished(), is_finished, "{index}");
+    }
+}
+
 #[test]
 fn an_answer_of_two_choices_is_complete_once_both_have_ended() {
     const SECOND_DELTA: &str = "data: {\"choices\":[{\"index\":1,\"delta\":{\"content\":\" token\"}}]}\n\n";
