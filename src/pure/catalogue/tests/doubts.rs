@@ -266,6 +266,10 @@ fn a_price_that_nobody_asks_is_doubtful_in_a_new_model_too() {
             Some("a/n: its prompt price of 0.023 for one token cannot be"),
         ),
         (
+            "prompt: \"0.01\", completion: \"0.002\"".to_owned(), // The most.
+            None,
+        ),
+        (
             call("0.1"),
             Some("a/n: its request price of 0.115 for a call is too high"),
         ),
