@@ -33,3 +33,51 @@ fn each_long_mode_runs_in_a_job() {
     run.sort_unstable();
     assert_eq!(modes, run);
 }
+
+/// One that names what is gone fails the long mode, hours later.
+#[test]
+fn each_survivor_names_a_function_that_has_what_is_changed() {
+    let survivors = read("tests/mutants/survivors.txt");
+    for line in survivors.lines().filter(|line| !line.starts_with('#')) {
+        let (mutant, _) = line.rsplit_once(" | ").unwrap();
+        let (file, what) = mutant.split_once(": ").unwrap();
+        let (change, function) = match what.rsplit_once(" in ") {
+            Some((change, function)) => (change, function.split(" [").next().unwrap()),
+            // All of it is replaced.
+            None => {
+                let named = what.strip_prefix("replace ").unwrap();
+                ("", named.split(" -> ").next().unwrap().split(" with ").next().unwrap())
+            }
+        };
+        let name = function.rsplit("::").next().unwrap();
+        let source = read(file);
+        let lines: Vec<&str> = source.lines().collect();
+        let is_head = |line: &str| {
+            let line = line.trim_start();
+            line.contains(&format!("fn {name}(")) || line.contains(&format!("fn {name}<"))
+        };
+        let has_change = lines
+            .iter()
+            .enumerate()
+            .filter(|(_, line)| is_head(line))
+            .any(|(at, head)| {
+                let indent = &head[..head.len() - head.trim_start().len()];
+                let end = lines[at..]
+                    .iter()
+                    .position(|line| *line == format!("{indent}}}"))
+                    .unwrap_or(0);
+                let function = lines[at..=at + end].join("\n");
+                let (signature, body) = function.split_once('{').unwrap_or((&function, ""));
+                let operator = change
+                    .strip_prefix("delete ")
+                    .or_else(|| change.strip_prefix("replace ")?.split(" with ").next())
+                    .filter(|operator| !operator.contains(char::is_alphanumeric));
+                match operator {
+                    Some("!") => body.contains('!'),
+                    Some(operator) => body.contains(&format!(" {operator} ")),
+                    None => !change.is_empty() || signature.contains(" -> ") == what.contains(" -> "),
+                }
+            });
+        assert!(has_change, "{line}");
+    }
+}
