@@ -240,6 +240,27 @@ fn of_what_comes_in_the_place_of_events_nothing_passes() {
     }
 }
 
+/// A usage chunk that is left out is no event, and what ends behind it no answer, whatever was reported.
+#[test]
+fn a_usage_that_nobody_asked_for_begins_no_stream() {
+    let books = Books::with("10");
+    let asked = Asked {
+        more: r#""stream":true"#,
+        ..STREAM
+    };
+    let left_out = r#"data: {"choices":[],"usage":{"prompt_tokens":7,"completion_tokens":1}}"#;
+    for (n, ends) in [(1, false), (2, true)] {
+        let mut ctx = books.call(n, &asked);
+        meter(&mut ctx).await_event();
+        let came = format!("{left_out}\n\n");
+        let passed = if ends { Passed::Cut } else { Passed::On };
+        assert_eq!(pass(&mut ctx, &came, ends).0, passed);
+        assert!(meter(&mut ctx).is_gathered());
+        let metered = taken(&mut ctx).finish();
+        assert!(metered.reported.is_none() && !metered.began, "{ends}");
+    }
+}
+
 #[test]
 fn a_stream_that_awaits_its_first_event_takes_no_comment_and_no_early_end() {
     let books = Books::with("10");
