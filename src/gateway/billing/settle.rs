@@ -364,4 +364,6 @@ fn debit_hold(admission: Box<Admission>) {
 #[cfg(test)]
 mod debits;
 #[cfg(test)]
+mod losses;
+#[cfg(test)]
 mod tests;

@@ -106,6 +106,7 @@ fn what_is_no_answer_is_not_passed_on_unless_its_beginning_was() {
         (r#"{"choices":[{"index":0"#.to_owned(), Passed::Cut),
         ("<html>no</html>".to_owned(), Passed::NoAnswer { code: None }),
         ("[1]".to_owned(), Passed::NoAnswer { code: None }),
+        (r#"[{"choices":[]}]"#.to_owned(), Passed::NoAnswer { code: None }),
         (error.to_owned(), Passed::NoAnswer { code: Some(429) }),
         // An object without choices is an error in words of its own.
         ("{}".to_owned(), Passed::NoAnswer { code: None }),
@@ -130,7 +131,7 @@ fn what_is_no_answer_is_not_passed_on_unless_its_beginning_was() {
         assert_eq!(pass(&mut ctx, &came, true).0, passed, "{came}");
         assert_eq!(meter(&mut ctx).is_gathered(), passed != Passed::On, "{came}");
     }
-    let mut ctx = books.call(10, &WHOLE);
+    let mut ctx = books.call(100, &WHOLE);
     meter(&mut ctx).stop_gathering();
     assert!(!meter(&mut ctx).is_gathered());
     assert_eq!(pass(&mut ctx, error, true).0, Passed::On);
@@ -203,6 +204,8 @@ fn a_target_has_answered_with_the_end_of_its_answer_or_a_streams_last_event() {
             has_answered,
             "{piece}, ends: {ends}"
         );
+        let is_over = meter(&mut ctx).is_stream() && (ends || piece.contains("[DONE]"));
+        assert_eq!(meter(&mut ctx).has_last_event(), is_over, "{piece}");
     }
 }
 

@@ -4,15 +4,14 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::gateway::billing::tests::rig::{
-    Asked, Books, STREAM, UNBOUNDED, WHOLE, call_of, closed, event, pass, reported, thousandths, whole,
+    Asked, Books, STREAM, WHOLE, call_of, closed, event, pass, reported, thousandths, whole,
 };
 use crate::gateway::context::Ctx;
 use crate::gateway::upstream::circuit_breaker::IMPLAUSIBLE_USAGE;
 use crate::pure::receipt::CallEnding;
-use crate::pure::usage::PromptTokens;
 
 /// A call of which these pieces came, the last as the answer's end where it was complete, once it is settled.
-fn settled(books: &Books, asked: &Asked<'_>, pieces: &[String], ending: Ending) {
+pub(super) fn settled(books: &Books, asked: &Asked<'_>, pieces: &[String], ending: Ending) {
     let mut ctx = books.call(1, asked);
     settle(books, &mut ctx, pieces, ending);
 }
@@ -34,13 +33,13 @@ fn balance(asked: &Asked<'_>, pieces: &[String], ending: Ending) -> String {
 }
 
 /// Of a call that used 3 prompt tokens and whose answer `text` reports.
-fn usage(prompt: u64, completion: u64) -> Value {
+pub(super) fn usage(prompt: u64, completion: u64) -> Value {
     json!({ "prompt_tokens": prompt, "completion_tokens": completion })
 }
 
 /// A thousandth of a credit.
-const MILLI: i128 = 1_000_000_000;
-const COUNTED: &str = " a b c";
+pub(super) const MILLI: i128 = 1_000_000_000;
+pub(super) const COUNTED: &str = " a b c";
 
 #[test]
 fn a_reported_answer_costs_its_report() {
@@ -188,76 +187,28 @@ fn an_answer_that_broke_off_is_priced_like_one_that_did_not() {
     assert_eq!(balance(&sum, &cost, Ending::ClientGone), "9.5");
 }
 
+/// Nobody can count a sound. Who leaves while its provider would still report it owes what was held for it.
 #[test]
-fn what_was_used_beyond_what_was_admitted_is_the_operators_loss_and_counted() {
-    let books = Books::with("10");
-    settled(&books, &WHOLE, &[whole("a", &usage(150, 2))], Ending::Complete);
-    assert_eq!(books.figures().0, "9.896", "a hundred prompt tokens were admitted");
-    let counted = books.counted();
-    assert_eq!((counted.lost_prompt_tokens, counted.lost_completion_tokens), (50, 0));
-    assert_eq!(counted.lost_pico, 50 * MILLI);
-    assert_eq!(books.receipts().remove(0).billed.prompt_tokens, 100);
-
-    // Nothing is lost of what costs nothing.
-    let books = Books::with("10");
-    let free = Asked {
-        model: "openai/free",
-        ..WHOLE
-    };
-    settled(&books, &free, &[whole("a", &usage(150, 2))], Ending::Complete);
-    assert_eq!(books.counted().lost_prompt_tokens, 0);
-
-    // Nor of what is within.
-    let books = Books::with("10");
-    settled(&books, &WHOLE, &[whole("a", &usage(9, 2))], Ending::Complete);
-    assert_eq!(books.counted().lost_pico, 0);
-}
-
-/// A count is not the provider's: what an error of counting explains is no loss.
-#[test]
-fn a_completion_is_lost_only_where_no_error_of_counting_explains_it() {
-    for (tokens, lost) in [(10, 0), (20, 10)] {
-        let books = Books::with("10");
-        settled(
-            &books,
-            &UNBOUNDED,
-            &[event(&" international".repeat(tokens))],
-            Ending::ClientGone,
-        );
-        assert_eq!(books.counted().lost_completion_tokens, lost);
-        assert_eq!(books.receipts().remove(0).billed.completion_tokens, 10);
-    }
-    // A hundredth more than was admitted.
+fn who_leaves_before_the_report_owes_what_is_not_text_as_it_was_held() {
+    let text = json!({ "type": "text", "text": "one two three" });
+    let sound = json!({ "type": "input_audio", "input_audio": { "data": "AAAA", "format": "wav" } });
+    let parts = json!([text, sound]).to_string();
     let mut ceiling = STREAM.ceiling;
-    ceiling.completion = CompletionTokens(1_000);
-    let books = Books::with("10");
-    let mut ctx = books.call(1, &Asked { ceiling, ..STREAM });
-    let admission = call_of(&mut ctx).admission.as_mut().unwrap();
-    let lost = Usage {
-        prompt: PromptTokens(0),
-        completion: CompletionTokens(10),
+    ceiling.prompt.0 = 5_000;
+    let asked = Asked {
+        message: &parts,
+        ceiling,
+        held: "6",
+        ..STREAM
     };
-    note_loss(admission, lost);
-    drop(ctx);
-    assert_eq!(books.counted().lost_pico, 0);
-}
-
-#[test]
-fn no_call_costs_more_than_its_hold_and_the_rest_is_counted() {
-    let books = Books::with("10");
-    settled(
-        &books,
-        &Asked { held: "0.01", ..STREAM },
-        &[reported(9, 2, Value::Null)],
-        Ending::Complete,
-    );
-    assert_eq!(books.figures().0, "9.99");
-    let counted = books.counted();
-    assert_eq!((counted.cuts, counted.debits), (1, 1));
-    assert_eq!(counted.lost_pico, 3 * MILLI);
-    let books = Books::with("10");
-    settled(&books, &STREAM, &[reported(9, 2, Value::Null)], Ending::Complete);
-    assert_eq!(books.counted().cuts, 0);
+    let prompt = |ending| {
+        let books = Books::with("10");
+        settled(&books, &asked, &[event(COUNTED)], ending);
+        books.receipts().remove(0).billed.prompt_tokens
+    };
+    assert_eq!(prompt(Ending::ClientGone), 5_000);
+    assert_eq!(prompt(Ending::DrainEnded { elapsed_ms: 9 }), 5_000);
+    assert!(prompt(Ending::UpstreamFailed) < 50);
 }
 
 #[test]

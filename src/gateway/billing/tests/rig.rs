@@ -80,6 +80,7 @@ pub(in crate::gateway::billing) struct Asked<'a> {
     pub(in crate::gateway::billing) model: &'a str,
     /// Of the request beside its model and its message.
     pub(in crate::gateway::billing) more: &'a str,
+    /// A text, or a JSON array of parts.
     pub(in crate::gateway::billing) message: &'a str,
     pub(in crate::gateway::billing) ceiling: Ceiling,
     pub(in crate::gateway::billing) held: &'a str,
@@ -151,7 +152,8 @@ impl Books {
 
     /// A call whose answer has begun.
     pub(in crate::gateway::billing) fn call(&self, n: u64, asked: &Asked<'_>) -> Ctx {
-        let message = json!([{ "role": "user", "content": asked.message }]);
+        let parts = serde_json::from_str(asked.message).ok().filter(Value::is_array);
+        let message = json!([{ "role": "user", "content": parts.unwrap_or_else(|| json!(asked.message)) }]);
         let body = format!(r#"{{"model":"{}","messages":{message},{}}}"#, asked.model, asked.more);
         let body = Arc::new(RequestBody::parse(Bytes::from(body), Endpoint::Chat).unwrap());
         let id = request_id(n);
