@@ -6,7 +6,7 @@ use rust_decimal::Decimal;
 
 use super::upstream::targets::Candidate;
 use crate::ledger::{Caller, Hold};
-use crate::pure::bill::Tariff;
+use crate::pure::bill::{Tariff, Used, bill_beyond};
 use crate::pure::charge::Ceiling;
 use crate::pure::money::{Credits, Markup};
 use crate::pure::policy::Permit;
@@ -60,6 +60,16 @@ impl Priced {
     }
 }
 
+/// What was used, with what else its price depends on.
+pub(super) fn used(usage: Usage, priced: Option<&Priced>) -> Used<'_> {
+    Used {
+        usage,
+        kinds: priced.map_or_else(TokenKinds::default, |priced| priced.kinds),
+        tier: priced.and_then(|priced| priced.tier.as_deref()),
+        cost: priced.and_then(|priced| priced.cost),
+    }
+}
+
 impl Admission {
     /// The dearest that its tokens can cost.
     pub(super) fn hold_prices(&self) -> HoldPrices {
@@ -67,6 +77,17 @@ impl Admission {
             Some(priced) => priced.hold,
             None => self.permit.model().prices.hold(self.ceiling.prompt, &Asks::default()),
         }
+    }
+
+    /// Admits all that was used, beyond what the catalogue said there can be, where what is held pays for it: whether it does.
+    pub(super) fn admit_all(&mut self, usage: Usage) -> bool {
+        let used = used(usage, self.priced.as_deref());
+        let prices = &self.permit.model().prices;
+        let is_paid = bill_beyond(prices, &self.ceiling, self.hold.amount(), &used).is_some();
+        if is_paid {
+            self.ceiling.completion = self.ceiling.completion.max(usage.completion);
+        }
+        is_paid
     }
 
     /// By what the call will be billed.

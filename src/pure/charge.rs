@@ -96,6 +96,12 @@ impl Ceiling {
         }
     }
 
+    /// The most that a provider can make of so many tokens of ours.
+    pub fn counted_at_most(tokens: u64, encoding_is_known: bool) -> u64 {
+        let (numerator, denominator) = if encoding_is_known { KNOWN_ERROR } else { FOREIGN_ERROR };
+        tokens.saturating_mul(numerator).div_ceil(denominator)
+    }
+
     /// Whether the counts of a model's text are its own tokenizer's.
     pub fn is_known(model_id: &str) -> bool {
         Encoding::is_known_for(model_id)

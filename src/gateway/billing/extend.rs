@@ -4,6 +4,7 @@
 use std::future::Future;
 use std::sync::Arc;
 
+use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 use tokio::sync::oneshot::error::TryRecvError;
 
@@ -14,15 +15,19 @@ use crate::gateway::admission::Admission;
 use crate::gateway::shutdown::{InFlight, Lifecycle};
 use crate::ledger::StoreError;
 use crate::pure::account::Extended;
+use crate::pure::bill::{COUNTED_INLINE_BYTES_MAX, prompt_bounds};
+use crate::pure::charge::Ceiling;
 use crate::pure::estimate::{Bound, WorstCase};
-use crate::pure::usage::{CompletionTokens, Usage};
+use crate::pure::prompt_count::unread_prompt;
+use crate::pure::request_body::RequestBody;
+use crate::pure::usage::{CompletionTokens, PromptTokens, Usage};
 use crate::telemetry::record::Raised;
 
 /// A hold that the store is asked to raise, while the answer goes on.
 pub(in crate::gateway) struct Extension {
     reply: oneshot::Receiver<Result<Extended, StoreError>>,
-    /// The completion that the answer may have then, over all choices.
-    wanted: CompletionTokens,
+    /// What the answer may have then: its prompt, and its completion over all choices.
+    wanted: Usage,
 }
 
 /// Asks for more, or takes in what was answered. An end when there is no more; the answer goes on otherwise.
@@ -33,10 +38,11 @@ pub(in crate::gateway) struct Extension {
 pub(super) fn raise(
     meter: &mut Meter,
     admission: &mut Admission,
+    request: &RequestBody,
     extension: &mut Option<Box<Extension>>,
 ) -> Option<EarlyEnd> {
     let Some(asked) = extension else {
-        *extension = match ask(meter, admission) {
+        *extension = match ask(meter, admission, request) {
             Ok(asked) => asked.map(Box::new),
             Err(end) => return Some(end),
         };
@@ -59,16 +65,17 @@ pub(super) fn raise(
     }
 }
 
-/// What the store said to a hold that was to be raised for `wanted` completion tokens.
-fn take_in(admission: &mut Admission, reply: Result<Extended, StoreError>, wanted: CompletionTokens) -> Raised {
+/// What the store said to a hold that was to be raised for so much.
+fn take_in(admission: &mut Admission, reply: Result<Extended, StoreError>, wanted: Usage) -> Raised {
     let id = admission.hold.id();
     let raised = match reply {
         Ok(Extended::To(amount)) => {
             admission.hold.extended(amount);
             let prices = admission.hold_prices();
             let ceiling = &mut admission.ceiling;
-            let affordable = prices.affordable_completion(amount, ceiling.prompt).unwrap_or(0);
-            ceiling.completion = ceiling.completion.max(CompletionTokens(wanted.0.min(affordable)));
+            let affordable = prices.affordable_completion(amount, wanted.prompt).unwrap_or(0);
+            let affordable = CompletionTokens(affordable).min(wanted.completion);
+            ceiling.completion = ceiling.completion.max(affordable);
             Raised::Granted
         }
         Ok(Extended::Refused) => Raised::Refused,
@@ -86,12 +93,15 @@ fn take_in(admission: &mut Admission, reply: Result<Extended, StoreError>, wante
 }
 
 /// Asks the store to raise the hold, by as much again as was admitted. A model that costs nothing needs no hold.
-fn ask(meter: &mut Meter, admission: &mut Admission) -> Result<Option<Extension>, EarlyEnd> {
+fn ask(meter: &mut Meter, admission: &mut Admission, request: &RequestBody) -> Result<Option<Extension>, EarlyEnd> {
     let delivered = meter.delivered();
     let more = admission.ceiling.completion.0.max(RAISED_TOKENS_MIN);
-    let wanted = CompletionTokens(delivered.0.saturating_add(more));
+    let wanted = Usage {
+        prompt: prompt_at_most(admission, request),
+        completion: CompletionTokens(delivered.0.saturating_add(more)),
+    };
     if admission.permit.model().prices.is_free() {
-        admission.ceiling.completion = wanted;
+        admission.ceiling.completion = wanted.completion;
         meter.extend(admission.ceiling);
         return Ok(None);
     }
@@ -115,15 +125,26 @@ fn ask(meter: &mut Meter, admission: &mut Admission) -> Result<Option<Extension>
     Ok(Some(Extension { reply, wanted }))
 }
 
-/// The question for a hold that covers `wanted` completion tokens, or fewer, but not below `least`. None when no account could hold that.
+/// The most that the prompt of a call can come to by its provider's count, as far as ours tells: what was admitted is often several times
+/// that, and as much less of the answer would be paid for. Of a long prompt, which takes long to count, it is what was admitted.
+fn prompt_at_most(admission: &Admission, request: &RequestBody) -> PromptTokens {
+    let (model, admitted) = (admission.permit.model(), admission.ceiling.prompt);
+    if request.visited_bytes() > COUNTED_INLINE_BYTES_MAX {
+        return admitted;
+    }
+    let (counted, _) = unread_prompt(request, &model.id, &prompt_bounds(model));
+    PromptTokens(Ceiling::counted_at_most(counted.0, Ceiling::is_known(&model.id))).min(admitted)
+}
+
+/// The question for a hold that covers `wanted`, or a shorter completion, but not below `least`. None when no account could hold that.
 fn question(
     admission: &Admission,
-    wanted: CompletionTokens,
+    wanted: Usage,
     least: u64,
 ) -> Option<impl Future<Output = Result<Extended, StoreError>> + Send + use<>> {
     let worst = WorstCase {
-        prompt: admission.ceiling.prompt,
-        completion_each: wanted.0,
+        prompt: wanted.prompt,
+        completion_each: wanted.completion.0,
         least_each: least,
         choices: 1,
         bound: Bound::Model,
@@ -132,7 +153,7 @@ fn question(
     Some(admission.hold.extension(range, admission.quota))
 }
 
-/// A call that used more than was admitted, since the catalogue's maximum was too low, is debited once its hold was raised as far as the
+/// A call that used more than is held for it, since the catalogue's maximum was too low, is debited once its hold was raised as far as the
 /// credit reaches. Whoever drops it before debits what was admitted.
 struct Closing {
     admission: Option<Box<Admission>>,
@@ -144,27 +165,39 @@ struct Closing {
 
 impl Drop for Closing {
     fn drop(&mut self) {
-        if let Some(admission) = self.admission.take() {
+        if let Some(mut admission) = self.admission.take() {
+            admission.admit_all(self.usage);
             (self.debit)(admission, self.usage);
         }
     }
 }
 
-/// Debits by `debit` what a call used: when the catalogue's maximum was too low for it, after its hold was raised. Its request is over by
-/// then, so it counts as under way until the debit is made.
+/// Debits by `debit` what a call used: when the catalogue's maximum was too low for it and what is held does not pay for all of it, after its
+/// hold was raised on `runtime`, that of its request. The request is over by then, so it counts as under way until the debit is made.
 pub(in crate::gateway) fn raise_and_debit(
-    admission: Box<Admission>,
+    mut admission: Box<Admission>,
     usage: Usage,
     debit: fn(Box<Admission>, Usage),
     lifecycle: &Arc<Lifecycle>,
+    runtime: impl FnOnce() -> Option<Handle>,
 ) {
     let is_beyond = usage.completion > admission.ceiling.completion && admission.ceiling.bound == Bound::Model;
-    let runtime = tokio::runtime::Handle::try_current();
-    let Some(runtime) = runtime.ok().filter(|_| is_beyond) else {
+    if is_beyond && admission.admit_all(usage) {
+        admission.recorder.raised(Raised::Granted);
+        return debit(admission, usage);
+    }
+    if !is_beyond {
+        return debit(admission, usage);
+    }
+    let Some(runtime) = runtime() else {
         return debit(admission, usage);
     };
+    let wanted = Usage {
+        prompt: usage.prompt.min(admission.ceiling.prompt),
+        ..usage
+    };
     let least = admission.ceiling.completion.0.saturating_add(1);
-    let Some(question) = question(&admission, usage.completion, least) else {
+    let Some(question) = question(&admission, wanted, least) else {
         return debit(admission, usage);
     };
     let mut closing = Closing {
@@ -178,7 +211,7 @@ pub(in crate::gateway) fn raise_and_debit(
         failpoints::stall("raise");
         let reply = question.await;
         if let Some(admission) = &mut closing.admission {
-            take_in(admission, reply, usage.completion);
+            take_in(admission, reply, wanted);
         }
     });
 }

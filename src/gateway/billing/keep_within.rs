@@ -65,7 +65,7 @@ pub(in crate::gateway) fn keep_within(ctx: &mut Ctx, body: &mut Option<Bytes>) {
         (None, Passing::BeyondClient) => EarlyEnd::Maximum,
         // More could not be billed: what it costs was told.
         (None, Passing::BeyondHold) if meter.has_told() => return,
-        (None, Passing::BeyondHold) => match raise(meter, admission, extension) {
+        (None, Passing::BeyondHold) => match raise(meter, admission, request, extension) {
             Some(end) if !meter.is_at_finish() => end,
             Some(_) | None => return,
         },

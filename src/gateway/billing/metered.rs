@@ -41,6 +41,13 @@ pub(in crate::gateway) struct Metered {
     pub(in crate::gateway) beyond_sides: u64,
 }
 
+impl Metered {
+    /// The prompt, where nobody has to count it any more.
+    pub(super) fn known_prompt(&self) -> Option<PromptTokens> {
+        self.prompt.or(self.counted_prompt)
+    }
+}
+
 /// What reports say of an answer of which `reported` is believed; the rest of it is to be filled in.
 pub(super) fn read(reports: &Reports, reported: Option<Usage>) -> Metered {
     Metered {

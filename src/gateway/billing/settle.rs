@@ -7,14 +7,16 @@ use std::panic::AssertUnwindSafe;
 use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use std::thread::JoinHandle;
 
+use tokio::runtime::Handle;
+
 use self::owed::{Charge, charge, is_unread};
 use super::closed_call::{ClosedCall, Ending};
 use super::extend::raise_and_debit;
 use super::metered::Metered;
 use super::receipt;
 use crate::clock::Clock;
-use crate::gateway::admission::{Admission, Priced};
-use crate::gateway::shutdown::Lifecycle;
+use crate::gateway::admission::{Admission, Priced, used};
+use crate::gateway::shutdown::{InFlight, Lifecycle};
 use crate::ledger::Debit;
 use crate::pure::bill::{Bill, COUNTED_INLINE_BYTES_MAX, Used, bill, prompt_bounds, prompt_limits};
 use crate::pure::charge::{Ceiling, Delivered, Passing};
@@ -22,8 +24,8 @@ use crate::pure::money::Credits;
 use crate::pure::prices::Served;
 use crate::pure::prompt_count::{counted_prompt, unread_prompt};
 use crate::pure::receipt::PricedBy;
-use crate::pure::usage::{CompletionTokens, TokenKinds, Usage};
-use crate::telemetry::record::UNKNOWN_TIER;
+use crate::pure::usage::{CompletionTokens, Usage};
+use crate::telemetry::record::{Raised, UNKNOWN_TIER};
 
 /// Closes calls; those whose prompt is long and was not reported by the provider are counted on a thread of its own.
 pub(in crate::gateway) struct Settler {
@@ -39,8 +41,18 @@ struct Counting {
         clippy::disallowed_types,
         reason = "each that waits has its body, which `body_memory_bytes_max` bounds, and its hold; to refuse one would lose its debit"
     )]
-    closed_calls: mpsc::Sender<(ClosedCall, Metered)>,
+    closed_calls: mpsc::Sender<Uncounted>,
     thread: JoinHandle<()>,
+}
+
+/// A call that is over, the prompt of which takes long to count.
+struct Uncounted {
+    closed: ClosedCall,
+    metered: Metered,
+    /// Where its hold is raised, should it have used more than was admitted. None when its request did not run on one.
+    runtime: Option<Handle>,
+    /// A stop waits for its debit, and for its runtime until then. The last field: it is dropped after the debit was made.
+    _in_flight: InFlight,
 }
 
 impl Settler {
@@ -101,9 +113,11 @@ impl Settler {
         }
         match charge {
             Charge::Nothing => closed.admission.hold.release(),
-            Charge::Reported(usage) => raise_and_debit(closed.admission, usage, debit, &self.lifecycle),
-            Charge::PromptToCount if closed.body.visited_bytes() <= COUNTED_INLINE_BYTES_MAX => {
-                count_and_debit(closed, &metered, &self.lifecycle)
+            Charge::Reported(usage) => raise_and_debit(closed.admission, usage, debit, &self.lifecycle, current),
+            Charge::PromptToCount
+                if metered.known_prompt().is_some() || closed.body.visited_bytes() <= COUNTED_INLINE_BYTES_MAX =>
+            {
+                count_and_debit(closed, &metered, &self.lifecycle, current)
             }
             Charge::PromptToCount => self.count_elsewhere(closed, metered),
         }
@@ -157,33 +171,55 @@ impl Settler {
     fn count_elsewhere(&self, closed: ClosedCall, metered: Metered) {
         let mut counting = self.counting.lock().unwrap_or_else(PoisonError::into_inner);
         if counting.is_none() {
-            let (closed_calls, inbox) = mpsc::channel::<(ClosedCall, Metered)>();
+            let (closed_calls, inbox) = mpsc::channel();
             let lifecycle = Arc::clone(&self.lifecycle);
-            let work = move || {
-                inbox
-                    .iter()
-                    .for_each(|(closed, metered)| count_and_debit(closed, &metered, &lifecycle))
-            };
+            let work = move || inbox.iter().for_each(|uncounted| count_now(uncounted, &lifecycle));
             match std::thread::Builder::new().name("prompts".to_owned()).spawn(work) {
                 Ok(thread) => *counting = Some(Counting { closed_calls, thread }),
                 Err(error) => log::error!("cannot start the thread that counts prompts: {error}"),
             }
         }
+        let uncounted = Uncounted {
+            closed,
+            metered,
+            runtime: current(),
+            _in_flight: self.lifecycle.enter(),
+        };
         let unsent = match counting.as_ref() {
             Some(counting) => counting
                 .closed_calls
-                .send((closed, metered))
+                .send(uncounted)
                 .map_err(|mpsc::SendError(unsent)| unsent),
-            None => Err((closed, metered)),
+            None => Err(uncounted),
         };
         drop(counting);
-        if let Err((closed, metered)) = unsent {
-            count_and_debit(closed, &metered, &self.lifecycle);
+        if let Err(unsent) = unsent {
+            count_now(unsent, &self.lifecycle);
         }
     }
 }
 
-fn count_and_debit(closed: ClosedCall, metered: &Metered, lifecycle: &Arc<Lifecycle>) {
+/// The runtime on which this runs.
+fn current() -> Option<Handle> {
+    Handle::try_current().ok()
+}
+
+fn count_now(uncounted: Uncounted, lifecycle: &Arc<Lifecycle>) {
+    let Uncounted {
+        closed,
+        metered,
+        runtime,
+        _in_flight,
+    } = uncounted;
+    count_and_debit(closed, &metered, lifecycle, || runtime);
+}
+
+fn count_and_debit(
+    closed: ClosedCall,
+    metered: &Metered,
+    lifecycle: &Arc<Lifecycle>,
+    runtime: impl FnOnce() -> Option<Handle>,
+) {
     let ClosedCall {
         mut admission,
         body,
@@ -192,7 +228,7 @@ fn count_and_debit(closed: ClosedCall, metered: &Metered, lifecycle: &Arc<Lifecy
     } = closed;
     let counted = || {
         let model = admission.permit.model();
-        match metered.prompt.or(metered.counted_prompt) {
+        match metered.known_prompt() {
             Some(prompt) => (prompt, None),
             None if is_unread(metered, ending) => {
                 let (prompt, kinds) = unread_prompt(&body, &model.id, &prompt_bounds(model));
@@ -216,11 +252,15 @@ fn count_and_debit(closed: ClosedCall, metered: &Metered, lifecycle: &Arc<Lifecy
         prompt,
         completion: metered.delivered,
     };
-    raise_and_debit(admission, usage, debit, lifecycle);
+    raise_and_debit(admission, usage, debit, lifecycle, runtime);
 }
 
 /// Debits the bill that the client was told.
 fn debit_told(mut admission: Box<Admission>, bill: Bill) {
+    if bill.usage.completion > admission.ceiling.completion {
+        // What was held paid for all of it.
+        admission.recorder.raised(Raised::Granted);
+    }
     let priced = admission.priced.take();
     debit_bill(admission, bill, &used(bill.usage, priced.as_deref()));
 }
@@ -236,15 +276,6 @@ fn debit(mut admission: Box<Admission>, usage: Usage) {
             log::error!("MONEY: request {}: {error}; what it held is taken", admission.hold.id());
             debit_hold(admission);
         }
-    }
-}
-
-fn used(usage: Usage, priced: Option<&Priced>) -> Used<'_> {
-    Used {
-        usage,
-        kinds: priced.map_or_else(TokenKinds::default, |priced| priced.kinds),
-        tier: priced.and_then(|priced| priced.tier.as_deref()),
-        cost: priced.and_then(|priced| priced.cost),
     }
 }
 

@@ -3,15 +3,19 @@
 use serde_json::Value;
 use tokio::runtime::Runtime;
 
+use super::raise_and_debit;
+use crate::gateway::admission::Admission;
 use crate::gateway::billing::closed_call::{ClosedCall, Ending};
 use crate::gateway::billing::tests::rig::{
     Asked, Books, STREAM, UNBOUNDED, call_of, closed, event, pass, reported, thousandths,
 };
 use crate::pure::receipt::Billed;
+use crate::pure::usage::{CompletionTokens, PromptTokens, Usage};
 
-/// Its client does not ask what it costs, so that nothing was told.
+/// Its client does not ask what it costs, so that nothing was told. What is held pays for its prompt and ten tokens, and not for twenty.
 const SILENT: Asked<'_> = Asked {
     more: r#""stream":true"#,
+    held: "0.03",
     ..UNBOUNDED
 };
 
@@ -50,6 +54,116 @@ fn what_was_used_beyond_the_catalogues_maximum_is_debited_once_the_hold_is_raise
     let left = thousandths(10_000 - billed.prompt_tokens - 40);
     assert_eq!(books.figures(), (left, "0".to_owned()));
     assert_eq!(books.counted().lost_completion_tokens, 0);
+}
+
+/// What is held may pay for more than the catalogue says that there can be: by the prompt itself, and the prices of its own tokens.
+#[test]
+fn what_the_hold_pays_for_is_debited_at_once_and_whole() {
+    for (model, held, balance, left) in [
+        ("openai/m", "0.049", "0.049", "0"),
+        ("openai/kinds", "0.05", "0.05", "0.001"),
+    ] {
+        let books = Books::with(balance);
+        let asked = Asked { model, held, ..SILENT };
+        let mut ctx = books.call(1, &asked);
+        pass(&mut ctx, &event(&" international".repeat(20)), false);
+        let last = reported(9, 20, Value::Null).replace("data: [DONE]\n\n", "");
+        pass(&mut ctx, &last, false);
+        books.settler.close(closed(&mut ctx, Ending::ClientGone));
+        let billed = billed(&books);
+        assert_eq!((billed.prompt_tokens, billed.completion_tokens), (9, 20), "{model}");
+        assert_eq!(books.figures(), (left.to_owned(), "0".to_owned()), "{model}");
+        let counted = books.counted();
+        assert_eq!((counted.lost_completion_tokens, counted.cuts), (0, 0));
+        assert_eq!(counted.raised, [1, 0, 0], "the catalogue is to be corrected");
+    }
+}
+
+/// A client is told no other cost than is debited.
+#[test]
+fn the_cost_of_what_the_hold_pays_for_is_told_and_debited() {
+    let books = Books::with("10");
+    let asked = Asked {
+        held: "0.049",
+        ..UNBOUNDED
+    };
+    let mut ctx = books.call(1, &asked);
+    pass(&mut ctx, &event(&" international".repeat(20)), false);
+    let (_, told) = pass(&mut ctx, &reported(9, 20, Value::Null), true);
+    assert!(told.contains("\"cost\":0.049"), "{told}");
+    books.settler.close(closed(&mut ctx, Ending::Complete));
+    assert_eq!(books.figures(), ("9.951".to_owned(), "0".to_owned()));
+    assert_eq!(books.counted().raised, [1, 0, 0]);
+}
+
+/// What was admitted of a prompt is its bytes, several times its tokens.
+#[test]
+fn a_hold_is_raised_by_what_the_prompt_came_to() {
+    let (books, runtime) = (Books::with("0.18"), runtime());
+    let asked = Asked { held: "0.12", ..SILENT };
+    let mut ctx = books.call(1, &asked);
+    pass(&mut ctx, &event(&" international".repeat(80)), false);
+    pass(&mut ctx, &reported(9, 80, Value::Null), true);
+    close_on(&runtime, &books, closed(&mut ctx, Ending::Complete));
+    runtime.block_on(tokio::task::yield_now());
+    let billed = billed(&books);
+    assert_eq!((billed.prompt_tokens, billed.completion_tokens), (9, 80));
+    assert_eq!(books.figures(), ("0.011".to_owned(), "0".to_owned()));
+}
+
+/// The thread that counts is on no runtime; the request was.
+#[test]
+fn the_hold_of_a_call_with_a_long_prompt_is_raised_like_any_other() {
+    let message = "one two three ".repeat(5_000);
+    let mut ceiling = UNBOUNDED.ceiling;
+    ceiling.prompt.0 = 50_000;
+    let asked = Asked {
+        message: &message,
+        ceiling,
+        held: "15.04",
+        ..SILENT
+    };
+    let (books, runtime) = (Books::with("100"), runtime());
+    let mut ctx = books.call(1, &asked);
+    pass(&mut ctx, &event(&" international".repeat(20)), true);
+    close_on(&runtime, &books, closed(&mut ctx, Ending::Complete));
+    drop(ctx);
+    assert_eq!(books.lifecycle.in_flight(), 1, "a stop waits while it is counted");
+    books.settler.finish();
+    assert_eq!(books.figures().0, "100", "the store is asked first");
+    assert_eq!(books.lifecycle.in_flight(), 1, "and then");
+    runtime.block_on(tokio::task::yield_now());
+    assert_eq!(books.lifecycle.in_flight(), 0);
+    let billed = billed(&books);
+    assert_eq!(billed.completion_tokens, 20);
+    assert_eq!(
+        books.figures(),
+        (thousandths(100_000 - billed.prompt_tokens - 40), "0".to_owned())
+    );
+}
+
+/// Nothing is left to count then.
+#[test]
+fn a_long_prompt_that_was_reported_is_debited_at_once() {
+    let message = "one two three ".repeat(5_000);
+    let asked = Asked {
+        message: &message,
+        held: "60",
+        ..STREAM
+    };
+    let books = Books::with("100");
+    let mut ctx = books.call(1, &asked);
+    pass(&mut ctx, &event(" one"), false);
+    let report = "{\"prompt_tokens\":90}";
+    pass(
+        &mut ctx,
+        &format!("data: {{\"choices\":[],\"usage\":{report}}}\n\n"),
+        false,
+    );
+    books.settler.close(closed(&mut ctx, Ending::ClientGone));
+    books.settler.finish();
+    let billed = billed(&books);
+    assert_eq!((billed.prompt_tokens, billed.completion_tokens), (90, 1));
 }
 
 #[test]
@@ -95,8 +209,19 @@ fn where_nobody_can_be_asked_what_was_admitted_is_debited() {
     // No account could hold that.
     let (books, runtime) = (Books::with("10"), runtime());
     let mut ctx = books.call(1, &SILENT);
-    call_of(&mut ctx).admission.as_mut().unwrap().ceiling.prompt.0 = u64::MAX;
-    pass(&mut ctx, &event(&" international".repeat(20)), true);
-    close_on(&runtime, &books, closed(&mut ctx, Ending::Complete));
-    assert_eq!(billed(&books).completion_tokens, 10);
+    let mut admission = call_of(&mut ctx).admission.take().unwrap();
+    admission.ceiling.prompt.0 = u64::MAX;
+    let usage = Usage {
+        prompt: PromptTokens(u64::MAX),
+        completion: CompletionTokens(20),
+    };
+    let as_admitted = |admission: Box<Admission>, _| {
+        assert_eq!(admission.ceiling.completion.0, 10);
+        admission.hold.release();
+    };
+    raise_and_debit(admission, usage, as_admitted, &books.lifecycle, || {
+        Some(runtime.handle().clone())
+    });
+    assert_eq!(books.lifecycle.in_flight(), 1, "that of the request alone");
+    assert_eq!(books.figures().1, "0");
 }

@@ -39,7 +39,10 @@ fn a_completion_is_lost_only_where_no_error_of_counting_explains_it() {
         let books = Books::with("10");
         settled(
             &books,
-            &UNBOUNDED,
+            &Asked {
+                held: "0.03",
+                ..UNBOUNDED
+            },
             &[event(&" international".repeat(tokens))],
             Ending::ClientGone,
         );
