@@ -1,11 +1,11 @@
-//! Writes that end: within a time, and when the process stops and no longer waits.
+//! Writes that end: within a time, and when the process stops and no longer waits. And the errors by which waits end.
 
 use std::future::poll_fn;
 use std::pin::Pin;
 use std::task::Poll;
 use std::time::Duration;
 
-use pingora::{Error, ErrorType, Result};
+use pingora::{Error, ErrorSource, ErrorType, Result};
 use tokio::time::Sleep;
 
 /// Does `write`, which is to a client. The clock is looked at, and `is_cut` asked, only while it has to wait.
@@ -43,6 +43,22 @@ pub(in crate::gateway) fn is_stopped(error: &Error) -> bool {
     *error.etype() == ErrorType::Custom(STOPPED)
 }
 
+/// The client has left, and its upstream is not read on.
+pub(super) fn left() -> Box<Error> {
+    Error::explain(ErrorType::ConnectionClosed, "the client has left").into_down()
+}
+
+/// The upstream has said nothing for too long.
+pub(super) fn silent() -> Box<Error> {
+    Error::explain(ErrorType::ReadTimedout, "the upstream is silent").into_up()
+}
+
+/// Whether the upstream took or said nothing for too long.
+pub(super) fn has_timed_out(error: &Error) -> bool {
+    *error.esource() == ErrorSource::Upstream
+        && matches!(error.etype(), ErrorType::ReadTimedout | ErrorType::WriteTimedout)
+}
+
 /// The call has to end, though neither of its sides has.
 pub(in crate::gateway) fn ended() -> Box<Error> {
     Error::new_in(ErrorType::Custom(ENDED))
@@ -63,8 +79,6 @@ const ENDED: &str = "CallEnded";
 #[cfg(test)]
 mod tests {
     use std::pin::pin;
-
-    use pingora::ErrorSource;
 
     use super::*;
 

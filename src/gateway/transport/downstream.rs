@@ -14,7 +14,7 @@ use pingora::{Error, ErrorType, Result};
 use tokio::time::Sleep;
 
 use super::carried::{Carried, TimeLimits};
-use super::deadline::{ended, stopped, write_within};
+use super::deadline::{ended, left, silent, stopped, write_within};
 use super::idle_timeout::{Due, IdleTimeout};
 use super::wake_flag::WakeFlag;
 use super::write_batch::Part;
@@ -31,6 +31,8 @@ pub(super) struct Downstream<'p, P> {
     is_armed: bool,
     /// Whether the upstream was asked for more since the task last waited, and had nothing.
     is_asked: bool,
+    /// Whether something was waited for without a look at the client.
+    is_unseen: bool,
     presence: Presence,
 }
 
@@ -85,6 +87,7 @@ impl<'p, P: Carried + Sync> Downstream<'p, P> {
             wake_flag: WakeFlag::default(),
             is_armed: false,
             is_asked: false,
+            is_unseen: false,
             presence: Presence::Watched,
         }
     }
@@ -94,6 +97,40 @@ impl<'p, P: Carried + Sync> Downstream<'p, P> {
         self.is_asked = false;
         self.is_armed = false;
         self.idle.restart();
+    }
+
+    /// Does `work`, which goes on whether the client is there or not: a target that cannot be reached is found out by clients of any patience.
+    pub(super) async fn unwatched<W: Future>(&mut self, work: W) -> W::Output {
+        let mut work = pin!(work);
+        poll_fn(|context| {
+            let polled = work.as_mut().poll(context);
+            self.is_unseen |= polled.is_pending();
+            polled
+        })
+        .await
+    }
+
+    /// Looks for the client where it was not watched for a while, before an upstream is asked on its behalf.
+    ///
+    /// # Errors
+    /// When it has left, and those of [`Downstream::beside`].
+    pub(super) async fn is_there(&mut self, session: &mut Session, ctx: &mut P::CTX) -> Result<()> {
+        while std::mem::take(&mut self.is_unseen) {
+            let turn = poll_fn(|context| {
+                Poll::Ready(match self.look(session, ctx, context) {
+                    Poll::Ready(turn) => Some(turn),
+                    Poll::Pending => None,
+                })
+            });
+            let Some(turn) = turn.await else { break };
+            self.take(session, ctx, turn).await?;
+            if self.has_left() {
+                return Err(left());
+            }
+            // Perhaps it said more than its request, and a stop no longer waits.
+            self.is_unseen = true;
+        }
+        Ok(())
     }
 
     /// The attempt's answer begins, and may be gathered for so long.
@@ -348,16 +385,6 @@ impl<'p, P: Carried + Sync> Downstream<'p, P> {
         self.is_armed = false;
         Ok(())
     }
-}
-
-/// The client has left, and its upstream is not read on.
-fn left() -> Box<Error> {
-    Error::explain(ErrorType::ConnectionClosed, "the client has left").into_down()
-}
-
-/// The upstream has said nothing for too long.
-fn silent() -> Box<Error> {
-    Error::explain(ErrorType::ReadTimedout, "the upstream is silent").into_up()
 }
 
 const COMMENT: &[u8] = b": waiting\n\n";

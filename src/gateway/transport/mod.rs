@@ -30,6 +30,7 @@ use pingora::upstreams::peer::HttpPeer;
 use pingora::{Error, ErrorSource, ErrorType, Result};
 
 pub use self::carried::{Carried, TimeLimits};
+use self::deadline::{has_timed_out, is_ended};
 use self::downstream::{Downstream, Waited};
 pub use self::gathering::{GatherLimits, Until};
 use self::upstream_session::{Piece, UpstreamSession, name_authority};
@@ -88,7 +89,8 @@ impl Transport {
         P::CTX: Send + Sync,
     {
         let is_fresh = plugin.wants_fresh_connection(ctx);
-        let connected = match self.connections.connect(peer, is_fresh).await {
+        let connecting = self.connections.connect(peer, is_fresh);
+        let connected = match client.unwatched(connecting).await {
             Ok(connected) => connected,
             Err(error) => {
                 let error = plugin.fail_to_connect(session, peer, ctx, error.into_up());
@@ -133,12 +135,6 @@ impl Transport {
     }
 }
 
-/// Whether the upstream took or said nothing for too long.
-fn has_timed_out(error: &Error) -> bool {
-    *error.esource() == ErrorSource::Upstream
-        && matches!(error.etype(), ErrorType::ReadTimedout | ErrorType::WriteTimedout)
-}
-
 /// The request over a connection, and its answer back.
 async fn exchange<P>(
     plugin: &P,
@@ -164,6 +160,7 @@ where
     let mut body = None;
     plugin.request_body_filter(session, &mut body, true, ctx).await?;
     client.attempt_begins();
+    client.is_there(session, ctx).await?;
     let body = body.unwrap_or_default();
     client
         .beside(session, ctx, pin!(upstream.send(request, body)))
@@ -237,7 +234,7 @@ where
                 }
                 // The upstream keeps its connection open behind all that it had to say.
                 Ok(Waited::Complete) => Ok(Piece::end()),
-                Err(error) if deadline::is_ended(&error) => {
+                Err(error) if is_ended(&error) => {
                     return end(plugin, session, ctx, client, batch, error).await;
                 }
                 Err(error) => return Err(error),

@@ -28,7 +28,7 @@ use crate::pure::error::{ApiError, STREAM_FAILED, STREAM_STOPPED};
 enum Cause {
     /// The client left, or takes nothing any more.
     ClientLeft,
-    /// The client has left, and the upstream failed within an answer that was read on for it, and of which nothing had passed on.
+    /// The client has left, and the upstream that was waited for on its behalf failed before anything had passed on.
     FailedUnread,
     /// The process stops and no longer waits.
     Stopped,
@@ -91,8 +91,12 @@ fn cause(session: &Session, ctx: &mut Ctx, error: &Error, is_reused: bool, clock
     if is_ended(error) {
         return Cause::Uncovered;
     }
-    if call.client_has_left && is_upstreams(error) && is_gathered(call) {
-        return Cause::FailedUnread;
+    if call.client_has_left && is_upstreams(error) && !is_untouched(call, error, is_reused) {
+        return match &call.answer {
+            // Its client would have been sent what came, and owes that.
+            Answer::Metered(meter) if !meter.is_gathered() => Cause::BrokeOff,
+            _ => Cause::FailedUnread,
+        };
     }
     if call.client_has_left || *error.esource() == ErrorSource::Downstream {
         return Cause::ClientLeft;
@@ -183,9 +187,11 @@ fn follow(ctx: &mut Ctx, cause: Cause, error: &Error, clock: &Clock) -> Next {
 fn failed_unread(call: &mut Call, verdict: Option<&Verdict>, error: &Error, clock: &Clock) {
     if !verdict.is_some_and(Verdict::is_requests_fault) {
         if let Some(attempt) = &call.attempt {
-            attempt.candidate.breaker.failed(clock, None);
+            let retry_after_secs = verdict.and_then(|verdict| verdict.retry_after_secs);
+            attempt.candidate.breaker.failed(clock, retry_after_secs);
         }
-        let of_error = || recorder::fault_of(error, true);
+        let has_answered = matches!(call.answer, Answer::Metered(_));
+        let of_error = || recorder::fault_of(error, has_answered);
         let fault = verdict.map_or_else(of_error, |verdict| recorder::fault_of_status(verdict.status));
         if let Some(recorder) = call.recorder() {
             recorder.fault(fault);
@@ -377,11 +383,6 @@ fn told(ctx: &mut Ctx, error: &Error) -> ApiError {
     } else {
         ApiError::Internal
     })
-}
-
-/// Whether nothing of the answer has passed on.
-fn is_gathered(call: &Call) -> bool {
-    matches!(&call.answer, Answer::Metered(meter) if meter.is_gathered())
 }
 
 /// Whether the upstream is to blame.
