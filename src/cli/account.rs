@@ -123,7 +123,7 @@ impl Changes {
             }),
             metadata: self.metadata.iter().cloned().collect(),
         };
-        (change != TermsChange::default()).then_some(change)
+        (!change.is_empty()).then_some(change)
     }
 }
 
@@ -194,6 +194,7 @@ pub(super) fn run(command: AccountCommand, config: &Config, format: Format) -> R
             account: name,
             tier,
             quota_pico: monthly_quota.map(Credits::pico),
+            terms: TermsChange::default(),
         },
         AccountCommand::Set { name, changes } => return answer(set(name, &changes, config)?, config, format),
         AccountCommand::Show { name } => AdminOp::AccountShow { account: name },

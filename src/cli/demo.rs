@@ -263,6 +263,7 @@ fn account_with_key(config: &Config, folder: &Path) -> Result<ApiKey, Failure> {
         account: account.clone(),
         tier: Tier::Pro,
         quota_pico: None,
+        terms: Default::default(),
     };
     let AdminReply::Accounts { accounts } = ask(config, AdminOp::AccountList)? else {
         return Err(Failure::wrong_reply());

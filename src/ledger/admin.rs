@@ -19,6 +19,7 @@ pub use self::reply::{AdminError, AdminReply};
 pub use self::reports::{AuditFinding, AuditReport, RecoverReport};
 use super::key_settings::{KeyChange, KeySettings};
 use super::query::{CallName, EndUserQuery, RunningCall, UsageQuery};
+use super::terms::TermsChange;
 use super::{StoreError, pico};
 use crate::pure::ids::{AccountId, KeyDigest, KeyId, RequestId, Tier};
 use crate::pure::limits::LimitOverrides;
@@ -40,6 +41,9 @@ pub enum AdminOp {
         tier: Tier,
         /// Its own quota, in 10^-12 credit.
         quota_pico: Option<i64>,
+        /// The terms that it is made with, in one step. Earlier versions know no such field, and make it without.
+        #[serde(default, skip_serializing_if = "TermsChange::is_empty")]
+        terms: TermsChange,
     },
     /// Changes an account; what is `None` stays.
     AccountSet {

@@ -82,6 +82,13 @@ impl FromStr for AccountStatus {
     }
 }
 
+impl TermsChange {
+    /// Whether it changes nothing.
+    pub fn is_empty(&self) -> bool {
+        *self == TermsChange::default()
+    }
+}
+
 impl AccountStatus {
     /// Why its calls are refused, where they are.
     pub fn stop(self) -> Option<AccountStop> {

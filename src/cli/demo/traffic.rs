@@ -132,6 +132,7 @@ impl Day<'_> {
             account: account.clone(),
             tier: customer.tier,
             quota_pico: None,
+            terms: TermsChange::default(),
         };
         self.act(create)
     }

@@ -9,26 +9,26 @@ use crate::ledger::admin::accounts::AccountOp;
 use crate::ledger::admin::credits::{CreditKind, CreditOp, CreditPost};
 use crate::ledger::admin::operators::OperatorOp;
 use crate::ledger::key_settings::AmountChange;
+use crate::ledger::terms::TermsChange;
 use crate::pure::money::Credits;
 
 /// What is asked for, without keys, tokens and their digests. Null for a command that says nothing beside its name and its subject.
 pub(super) fn request_of(op: &AdminOp) -> Value {
     let asked = match op {
-        AdminOp::AccountCreate { tier, quota_pico, .. } => {
-            json!({ "tier": tier.name(), "monthly_quota": quota_pico.map(amount) })
+        AdminOp::AccountCreate {
+            tier,
+            quota_pico,
+            terms,
+            ..
+        } => {
+            let asked = json!({ "tier": tier.name(), "monthly_quota": quota_pico.map(amount) });
+            with_terms(asked, terms)
         }
         AdminOp::AccountSet { tier, quota_pico, .. } => named([
             ("tier", tier.map(|tier| tier.name().into())),
             ("monthly_quota", quota_pico.map(|quota| json!(quota.map(amount)))),
         ]),
-        AdminOp::Account(AccountOp::Terms { change, .. }) => named([
-            ("status", change.status.map(|status| status.name().into())),
-            ("low_balance", change.low_balance_pico.map(|low| json!(low.map(amount)))),
-            (
-                "metadata",
-                Some(json!(change.metadata)).filter(|_| !change.metadata.is_empty()),
-            ),
-        ]),
+        AdminOp::Account(AccountOp::Terms { change, .. }) => with_terms(json!({}), change),
         AdminOp::CreditsAdd { .. } => credit_of(op).unwrap_or_default(),
         AdminOp::Credit(CreditOp::Post(post)) => with_flags(credit_of(op).unwrap_or_default(), post),
         AdminOp::KeyCreate {
@@ -82,6 +82,22 @@ pub(super) fn credit_of(op: &AdminOp) -> Option<Value> {
         })),
         _ => None,
     }
+}
+
+/// Adds what is asked for of an account's terms.
+fn with_terms(mut asked: Value, change: &TermsChange) -> Value {
+    let terms = named([
+        ("status", change.status.map(|status| status.name().into())),
+        ("low_balance", change.low_balance_pico.map(|low| json!(low.map(amount)))),
+        (
+            "metadata",
+            Some(json!(change.metadata)).filter(|_| !change.metadata.is_empty()),
+        ),
+    ]);
+    if let (Some(fields), Value::Object(terms)) = (asked.as_object_mut(), terms) {
+        fields.extend(terms);
+    }
+    asked
 }
 
 /// Adds how an entry of credit is to be posted, where that is not as most are.

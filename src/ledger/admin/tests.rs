@@ -2,7 +2,6 @@
 
 use super::credits::{CreditEntry, CreditKind, CreditPage, CreditPost, NOTE_BYTES_MAX, closed_to_credit};
 use super::*;
-use crate::ledger::terms::TermsChange;
 use crate::ledger::tests::rig::credits;
 use crate::pure::time::{Day, Timestamp};
 
@@ -33,6 +32,26 @@ fn a_bound_of_low_credit_that_is_taken_away_is_another_than_one_that_stays() {
         };
         let text = serde_json::to_string(&change).unwrap();
         assert_eq!(serde_json::from_str::<TermsChange>(&text).unwrap(), change, "{text}");
+    }
+}
+
+/// Earlier versions send a new account without terms, and refuse no field that they do not know.
+#[test]
+fn a_new_account_names_terms_only_where_it_has_some() {
+    let low = TermsChange {
+        low_balance_pico: Some(Some(5)),
+        ..TermsChange::default()
+    };
+    for (terms, is_named) in [(TermsChange::default(), false), (low, true)] {
+        let op = AdminOp::AccountCreate {
+            account: "acme".parse().unwrap(),
+            tier: Tier::Pro,
+            quota_pico: None,
+            terms,
+        };
+        let value = serde_json::to_value(&op).unwrap();
+        assert_eq!(value.get("terms").is_some(), is_named, "{value}");
+        assert_eq!(serde_json::from_value::<AdminOp>(value).unwrap(), op);
     }
 }
 

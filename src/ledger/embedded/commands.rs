@@ -13,6 +13,7 @@ use crate::ledger::admin::{AccountView, AdminError, AdminOp, AdminReply, KeyRef,
 use crate::ledger::key_settings::{check_domains, check_lifetime, check_limits};
 use crate::ledger::rotation::{Rotation, taken};
 use crate::ledger::sqlite::Database;
+use crate::ledger::terms::{AccountTerms, TermsChange};
 use crate::ledger::{AccountRecord, KeyRecord, StoreError};
 use crate::pure::account::AccountState;
 use crate::pure::ids::{AccountId, KeyDigest, KeyId, Tier};
@@ -28,7 +29,8 @@ impl Committer {
                 account,
                 tier,
                 quota_pico,
-            } => self.create_account(account, tier, quota_pico),
+                terms,
+            } => self.create_account(account, (tier, quota_pico), &terms),
             AdminOp::AccountSet {
                 account,
                 tier,
@@ -114,7 +116,12 @@ impl Committer {
             .ok_or_else(|| AdminError::NoAccount(account.clone()))
     }
 
-    fn create_account(&mut self, id: AccountId, tier: Tier, quota: Option<i64>) -> Result<AdminReply, AdminError> {
+    fn create_account(
+        &mut self,
+        id: AccountId,
+        (tier, quota): (Tier, Option<i64>),
+        terms: &TermsChange,
+    ) -> Result<AdminReply, AdminError> {
         if self.cell(&id).is_ok() {
             return Err(AdminError::AccountExists(id));
         }
@@ -125,7 +132,7 @@ impl Committer {
             tier,
             monthly_quota,
             created: self.shared.clock.now(),
-            terms: crate::ledger::terms::AccountTerms::default(),
+            terms: AccountTerms::default().changed(terms).map_err(AdminError::Invalid)?,
         };
         self.database.insert_account(&record).map_err(failed)?;
         let cell = Arc::new(EmbeddedAccount::new(record, AccountState::default()));

@@ -58,6 +58,7 @@ fn rig() -> Rig {
         account: account.clone(),
         tier: Tier::Pro,
         quota_pico: None,
+        terms: Default::default(),
     };
     store.run_blocking(create).unwrap();
     let amount = credits("10");

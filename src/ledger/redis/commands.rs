@@ -7,6 +7,7 @@ use std::sync::Arc;
 use futures::FutureExt;
 
 use super::account::{Account, account_keys, keys_of_account};
+use super::kept_terms;
 use super::link::Link;
 use super::payments::{giver_key, payment_key};
 use super::reply;
@@ -21,6 +22,7 @@ use crate::ledger::admin::{AccountView, AdminError, AdminOp, AdminReply, KeyRef}
 use crate::ledger::key_settings::{KeySettings, check_domains, check_lifetime, check_limits};
 use crate::ledger::query::{KeyedRow, UsageQuery};
 use crate::ledger::rotation::Rotation;
+use crate::ledger::terms::{AccountTerms, TermsChange};
 use crate::ledger::{AccountRecord, KeyRecord, StoreError};
 use crate::pure::ids::{AccountId, KeyDigest, KeyId, Tier};
 use crate::pure::limits::LimitOverrides;
@@ -76,7 +78,8 @@ impl Shared {
                 account,
                 tier,
                 quota_pico,
-            } => self.create_account(link, &account, tier, quota_pico).await,
+                terms,
+            } => self.create_account(link, &account, (tier, quota_pico), &terms).await,
             AdminOp::AccountSet {
                 account,
                 tier,
@@ -191,16 +194,20 @@ impl Shared {
         &self,
         link: &Link,
         account: &AccountId,
-        tier: Tier,
-        quota_pico: Option<i64>,
+        (tier, quota_pico): (Tier, Option<i64>),
+        terms: &TermsChange,
     ) -> Result<AdminReply, AdminError> {
         check_new_name(account).map_err(AdminError::Invalid)?;
         let quota = checked_quota(quota_pico)?.map_or_else(String::new, |quota| quota.pico().to_string());
+        let [terms, low] = match AccountTerms::default().changed(terms).map_err(AdminError::Invalid)? {
+            none if none == AccountTerms::default() => [String::new(), String::new()],
+            terms => kept_terms::arguments(&terms)?,
+        };
         // The index first: a name in it without an account does no harm, an account outside it would be forgotten by audits.
         self.add_name(link, account).boxed().await?;
         let [name, order] = account_keys(account);
         let now = self.now_text();
-        let arguments = [now.as_str(), tier.name(), quota.as_str()];
+        let arguments = [now.as_str(), tier.name(), &quota, &terms, &low];
         let created = self
             .run_script(link, &script::CREATE, &[&name, &order], &arguments)
             .await?;

@@ -3,10 +3,11 @@
 use crate::ledger::StoreError;
 use crate::ledger::terms::AccountTerms;
 
-/// The terms as they are kept. Their status stands in front, for scripts.
-pub(super) fn text(terms: &AccountTerms) -> Result<String, StoreError> {
+/// What scripts are given to keep: the terms, whose status stands in front, and `low_balance` (or an empty text).
+pub(super) fn arguments(terms: &AccountTerms) -> Result<[String; 2], StoreError> {
     let json = serde_json::to_string(terms).map_err(|error| StoreError::Corrupt(error.to_string()))?;
-    Ok(format!("{} {json}", terms.status))
+    let low = terms.low_balance.map(|low| low.pico().to_string());
+    Ok([format!("{} {json}", terms.status), low.unwrap_or_default()])
 }
 
 /// Reads them; an empty text are those of an account whose terms were never changed.

@@ -37,8 +37,8 @@ impl Shared {
             }
             let before = reply::optional_text(before)?.unwrap_or_default();
             let terms = kept_terms::read(before)?.changed(change).map_err(AdminError::Invalid)?;
-            let low = terms.low_balance.map(|low| low.pico().to_string()).unwrap_or_default();
-            let arguments = [channel.as_str(), &message, before, &kept_terms::text(&terms)?, &low];
+            let [text, low] = kept_terms::arguments(&terms)?;
+            let arguments = [channel.as_str(), &message, before, &text, &low];
             let set = self.run_script(link, &script::TERMS, &[&name], &arguments).await?;
             if reply::text(&set)? == "changed" {
                 continue;

@@ -122,6 +122,7 @@ mod tests {
             account: "acme".parse().unwrap(),
             tier: Tier::Pro,
             quota_pico: None,
+            terms: Default::default(),
         });
         assert!(create.contains("make it again"), "{create}");
         let set = said(AdminOp::Maintenance { on: true });

@@ -11,10 +11,18 @@ use crate::pure::time::Timestamp;
 impl Database {
     /// Adds an account.
     pub(in crate::ledger) fn insert_account(&mut self, record: &AccountRecord) -> Result<(), StoreError> {
+        let terms = serde_json::to_string(&record.terms).map_err(corrupt)?;
         self.durably(|t| {
             t.execute(
-                "INSERT INTO accounts (id, tier, quota, balance, month, month_used, created) VALUES (?1, ?2, ?3, 0, 0, 0, ?4)",
-                params![record.id.as_str(), record.tier.name(), record.monthly_quota.map(Credits::pico), record.created.0],
+                "INSERT INTO accounts (id, tier, quota, balance, month, month_used, created, terms) \
+                 VALUES (?1, ?2, ?3, 0, 0, 0, ?4, ?5)",
+                params![
+                    record.id.as_str(),
+                    record.tier.name(),
+                    record.monthly_quota.map(Credits::pico),
+                    record.created.0,
+                    terms
+                ],
             )?;
             Ok(())
         })

@@ -145,6 +145,7 @@ pub(crate) fn caller_of(ledger: &Ledger, name: &str, balance: &str, limits: Limi
         account: account.clone(),
         tier: Tier::Pro,
         quota_pico: None,
+        terms: Default::default(),
     };
     match run(ledger, create) {
         Ok(_) | Err(AdminError::AccountExists(_)) => {}

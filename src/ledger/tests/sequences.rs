@@ -79,6 +79,7 @@ fn all_sequences(rig: &Rig, open: impl Fn(&str) -> Box<dyn Book>) {
             account: name.parse().unwrap(),
             tier: Tier::Free,
             quota_pico: None,
+            terms: Default::default(),
         };
         run(&rig.ledger, create).unwrap();
         rig.clock.advance(NOW.since(rig.clock.now()));

@@ -190,6 +190,7 @@ impl Teller {
             account,
             tier,
             quota_pico: None,
+            terms: Default::default(),
         })
         .await;
     }

@@ -324,6 +324,7 @@ pub fn new_account(ledger: &Books, name: &str, credit: &str) -> ApiKey {
             account: account.clone(),
             tier,
             quota_pico,
+            terms: Default::default(),
         })
         .unwrap();
     ledger

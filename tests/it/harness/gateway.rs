@@ -81,6 +81,7 @@ impl Gateway {
             account: name.parse().unwrap(),
             tier,
             quota_pico: None,
+            terms: Default::default(),
         })
         .await;
     }

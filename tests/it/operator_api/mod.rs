@@ -211,6 +211,11 @@ async fn an_operator_works_from_elsewhere() {
             (&made["status"], &made["balance"], &made["low_balance"]),
             (&json!("active"), &json!("0"), &json!("1.5"))
         );
+        // One act, which says all that was asked for: two could be cut off between.
+        let log = desk.get("/v1/log?account=globex").await;
+        let acts = log["data"].as_array().unwrap();
+        let asked = json!({ "tier": "pro", "monthly_quota": null, "low_balance": "1.5", "metadata": { "crm": "42" } });
+        assert_eq!((acts.len(), &acts[0]["request"]), (1, &asked), "{log} {ground:?}");
         let posted = desk
             .admin(
                 "POST",

@@ -91,8 +91,24 @@ fn each_command_says_what_it_asks_for() {
                 account: account(),
                 tier: Tier::Pro,
                 quota_pico: Some(2_500_000_000_000),
+                terms: TermsChange::default(),
             },
             json!({ "tier": "pro", "monthly_quota": "2.5" }),
+        ),
+        (
+            AdminOp::AccountCreate {
+                account: account(),
+                tier: Tier::Pro,
+                quota_pico: None,
+                terms: TermsChange {
+                    status: Some(AccountStatus::Suspended),
+                    low_balance_pico: Some(Some(1_000_000_000_000)),
+                    metadata: [("team".to_owned(), Some("a".to_owned()))].into(),
+                },
+            },
+            json!({
+                "tier": "pro", "monthly_quota": null, "status": "suspended", "low_balance": "1", "metadata": { "team": "a" },
+            }),
         ),
         (
             AdminOp::AccountSet {

@@ -1,7 +1,8 @@
-//! What is changed of an account, in the file.
+//! What is said of an account when it is made, and what is changed of it, in the file.
 
 use super::*;
 use crate::ledger::admin::AdminReply;
+use crate::ledger::terms::{AccountStatus, AccountTerms, TermsChange};
 
 fn of_account(store: &Arc<Embedded>) -> (Tier, Option<Credits>) {
     let account = "acme".parse().unwrap();
@@ -35,4 +36,32 @@ fn a_tier_and_a_quota_survive_a_restart_and_so_does_a_quota_that_is_gone() {
         store = open(&folder);
         assert_eq!(of_account(&store), expected, "after a restart");
     }
+}
+
+#[test]
+fn the_terms_that_an_account_is_made_with_survive_a_restart() {
+    let Rig { folder, mut store, .. } = rig();
+    let account: AccountId = "other".parse().unwrap();
+    let create = AdminOp::AccountCreate {
+        account: account.clone(),
+        tier: Tier::Free,
+        quota_pico: None,
+        terms: TermsChange {
+            status: Some(AccountStatus::Suspended),
+            low_balance_pico: Some(Some(credits("5").pico())),
+            metadata: [("crm".to_owned(), Some("4711".to_owned()))].into(),
+        },
+    };
+    store.run_blocking(create).unwrap();
+    drop(store);
+    store = open(&folder);
+    let AdminReply::Account(view) = store.run_blocking(AdminOp::AccountShow { account }).unwrap() else {
+        panic!("no account");
+    };
+    let expected = AccountTerms {
+        status: AccountStatus::Suspended,
+        low_balance: Some(credits("5")),
+        metadata: [("crm".to_owned(), "4711".to_owned())].into(),
+    };
+    assert_eq!(view.record.terms, expected);
 }

@@ -334,6 +334,7 @@ fn a_page_that_has_all_accounts_is_the_last() {
         account: "other".parse().unwrap(),
         tier: Tier::Pro,
         quota_pico: None,
+        terms: Default::default(),
     };
     rig.store.run_blocking(create).unwrap();
     for (limit, expected) in [(1, (1, Some("acme"))), (2, (2, None)), (3, (2, None))] {

@@ -19,6 +19,7 @@ fn a_full_group_does_not_wait_for_the_window() {
         account: "other".parse().unwrap(),
         tier: Tier::Pro,
         quota_pico: None,
+        terms: Default::default(),
     };
     rig.store.run_blocking(create).unwrap();
     assert_eq!(rig.store.store_metrics().unsettled, 0);

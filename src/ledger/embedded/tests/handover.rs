@@ -111,6 +111,7 @@ fn what_the_successor_made_is_there_when_the_ledger_comes_back() {
         account: "later".parse().unwrap(),
         tier: Tier::Pro,
         quota_pico: None,
+        terms: TermsChange::default(),
     };
     successor.run_blocking(create).unwrap();
     let digests = [("acme", 2), ("later", 3)].map(|(account, n)| {

@@ -12,6 +12,7 @@ fn two_accounts() -> Rig {
         account: "quiet".parse().unwrap(),
         tier: Tier::Pro,
         quota_pico: None,
+        terms: Default::default(),
     };
     rig.store.run_blocking(create).unwrap();
     let caller = caller_of(&rig.store, &rig.key);

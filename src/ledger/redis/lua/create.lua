@@ -1,5 +1,6 @@
 -- Makes an account. False when it exists.
--- KEYS account, order of expiry; ARGV now, tier, quota (or an empty text)
+-- KEYS account, order of expiry; ARGV now, tier, and each of these or an empty text: quota, the terms and low_balance, both as terms.lua keeps
+-- them
 local account = KEYS[1]
 if redis.call('EXISTS', account) == 1 then return 'exists' end
 redis.call('HSET', account, 'avail', '0', 'committed', '0', 'used', '0', 'month', '0', 'tier', ARGV[2],
@@ -10,4 +11,6 @@ local long = 'This text is here so that Redis finds every field at once, without
 redis.call('ZADD', KEYS[2], '+inf', long)
 redis.call('HSET', account, 'about', long)
 if ARGV[3] ~= '' then redis.call('HSET', account, 'quota', ARGV[3]) end
+if ARGV[4] ~= '' then redis.call('HSET', account, 'ut', ARGV[4]) end
+if ARGV[5] ~= '' then redis.call('HSET', account, 'uel', ARGV[5]) end
 return 'created'

@@ -77,6 +77,7 @@ fn make(shared: &Shared, balance: &str) -> Arc<Account> {
         account: "acme".parse().unwrap(),
         tier: Tier::Pro,
         quota_pico: None,
+        terms: Default::default(),
     };
     let add = AdminOp::CreditsAdd {
         account: "acme".parse().unwrap(),

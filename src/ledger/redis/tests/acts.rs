@@ -43,6 +43,7 @@ fn create(name: &str) -> AdminOp {
         account: name.parse().unwrap(),
         tier: Tier::Pro,
         quota_pico: None,
+        terms: Default::default(),
     }
 }
 

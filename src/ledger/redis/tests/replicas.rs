@@ -254,6 +254,7 @@ fn each_command_that_writes_waits_for_a_replica() {
             account: "later".parse().unwrap(),
             tier: Tier::Pro,
             quota_pico: None,
+            terms: TermsChange::default(),
         },
         AdminOp::AccountSet {
             account: account.clone(),
@@ -317,6 +318,7 @@ fn a_command_names_each_key_that_it_writes() {
         account: account.clone(),
         tier: Tier::Pro,
         quota_pico: None,
+        terms: TermsChange::default(),
     };
     assert_eq!(written_keys(&create), [name, accounts_key()]);
     assert_eq!(written_keys(&AdminOp::AccountShow { account }), [""; 0]);

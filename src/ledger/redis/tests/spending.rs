@@ -152,6 +152,7 @@ fn a_version_without_limits_does_not_let_a_limited_key_in() {
         account: "acme".parse().unwrap(),
         tier: Tier::Pro,
         quota_pico: None,
+        terms: Default::default(),
     };
     run(&ledger, create).unwrap();
     run(&ledger, key_create("acme", &digest)).unwrap();

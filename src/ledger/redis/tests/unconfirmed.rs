@@ -19,6 +19,7 @@ fn create() -> AdminOp {
         account: "acme".parse().unwrap(),
         tier: Tier::Pro,
         quota_pico: None,
+        terms: Default::default(),
     }
 }
 

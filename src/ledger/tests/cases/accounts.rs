@@ -2,6 +2,10 @@
 
 use std::collections::BTreeMap;
 
+use serde_json::json;
+
+use super::acts::{act, log};
+use super::events::told;
 use crate::config::SuspendedStreams;
 use crate::ledger::admin::accounts::{ACCOUNTS_MAX, AccountOp, AccountPage, AccountQuery};
 use crate::ledger::admin::credits::{CreditKind, CreditOp, CreditPost};
@@ -129,6 +133,53 @@ pub(super) fn terms_are_kept_and_seen_at_once(rig: &Rig) {
     audit_is_clean(&rig.ledger);
 }
 
+/// In one step: a process that ended between two would leave an account without what was agreed, whose name is taken by then.
+pub(super) fn an_account_is_made_with_its_terms(rig: &Rig) {
+    let create = |terms| AdminOp::AccountCreate {
+        account: "acme".parse().unwrap(),
+        tier: Tier::Pro,
+        quota_pico: None,
+        terms,
+    };
+    let low = |pico| TermsChange {
+        low_balance_pico: Some(Some(pico)),
+        ..metadata(&[("crm", Some("4711"))])
+    };
+    for terms in [low(-1), metadata(&[("", Some("x"))])] {
+        let refused = act(rig, create(terms));
+        assert!(matches!(refused, Err(AdminError::Invalid(_))), "{refused:?}");
+    }
+    let none = AdminReply::Accounts { accounts: Vec::new() };
+    assert_eq!(rig.run(AdminOp::AccountList), Ok(none));
+    act(rig, create(low(1_500_000_000_000))).unwrap();
+    let made = log(rig).remove(0);
+    let asked = json!({ "tier": "pro", "monthly_quota": null, "low_balance": "1.5", "metadata": { "crm": "4711" } });
+    assert_eq!((made.request, made.error), (asked, None));
+    assert_eq!(
+        (&made.after["low_balance"], &made.after["metadata"]),
+        (&json!("1.5"), &json!({ "crm": "4711" }))
+    );
+    let again = act(rig, create(low(7)));
+    assert!(matches!(again, Err(AdminError::AccountExists(_))), "{again:?}");
+    let expected = AccountTerms {
+        low_balance: Some(credits("1.5")),
+        metadata: BTreeMap::from([("crm".to_owned(), "4711".to_owned())]),
+        ..AccountTerms::default()
+    };
+    let caller = rig.caller("2");
+    assert_eq!(caller.account.terms, expected);
+    assert_eq!(rig.show(&caller).record.terms, expected);
+    told(&rig.ledger, &caller);
+    rig.reserve(&caller, &request(1, "1")).unwrap().settle(debit("1"));
+    let events = told(&rig.ledger, &caller);
+    let data: Vec<_> = events.iter().map(|event| &event.data).collect();
+    assert_eq!(
+        data,
+        [&json!({ "account": "acme", "balance": "1", "low_balance": "1.5" })]
+    );
+    audit_is_clean(&rig.ledger);
+}
+
 pub(super) fn a_closed_account_keeps_its_books_and_gets_nothing_more(rig: &Rig) {
     let caller = rig.caller("10");
     rig.reserve(&caller, &request(1, "2")).unwrap().settle(debit("2"));
@@ -173,6 +224,7 @@ pub(super) fn accounts_are_given_page_by_page_and_found(rig: &Rig) {
             account: name.parse().unwrap(),
             tier: Tier::Free,
             quota_pico: Some(7),
+            terms: TermsChange::default(),
         };
         rig.run(create).unwrap();
     }

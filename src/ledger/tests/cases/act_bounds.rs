@@ -17,6 +17,7 @@ fn create(name: &str) -> AdminOp {
         account: name.parse().unwrap(),
         tier: Tier::Pro,
         quota_pico: None,
+        terms: TermsChange::default(),
     }
 }
 

@@ -219,6 +219,7 @@ pub(super) fn an_account_has_a_name_that_a_path_can_have(rig: &Rig) {
             account: name.parse().unwrap(),
             tier: Tier::Free,
             quota_pico: None,
+            terms: Default::default(),
         });
         match is_good {
             true => assert!(matches!(created, Ok(AdminReply::Account(_))), "{name}: {created:?}"),
@@ -238,6 +239,7 @@ pub(super) fn names_are_taken_once(rig: &Rig) {
             account: name.parse().unwrap(),
             tier: Tier::Free,
             quota_pico,
+            terms: Default::default(),
         })
     };
     let AdminReply::Account(view) = create("zoe", Some(7)).unwrap() else {

@@ -64,11 +64,9 @@ pub(in crate::server::operator) async fn create(call: &Call<'_>) -> Result<Answe
         account: new.name.clone(),
         tier: new.tier,
         quota_pico: amount("monthly_quota", new.monthly_quota)?,
+        terms,
     };
-    let mut view = expect(call.run(op).await?, account)?;
-    if terms != TermsChange::default() {
-        view = run_terms(call, new.name.clone(), terms).await?;
-    }
+    let view = expect(call.run(op).await?, account)?;
     let shown = AccountShown::of(view, &call.snapshot.config);
     Ok(Answer::json(&shown).created(&format!("/v1/accounts/{}", new.name)))
 }
@@ -126,7 +124,7 @@ pub(in crate::server::operator) async fn change(call: &Call<'_>) -> Result<Answe
     if let Some(set) = &set {
         call.allowed(set)?;
     }
-    if terms == TermsChange::default() && set.is_none() {
+    if terms.is_empty() && set.is_none() {
         if names_metadata {
             return show(call).await;
         }
@@ -135,7 +133,7 @@ pub(in crate::server::operator) async fn change(call: &Call<'_>) -> Result<Answe
         ));
     }
     let mut view = None;
-    if terms != TermsChange::default() {
+    if !terms.is_empty() {
         view = Some(run_terms(call, name, terms).await?);
     }
     if let Some(set) = set {

@@ -93,6 +93,7 @@ pub(super) fn sample(act: Act) -> AdminOp {
             account,
             tier: Tier::Free,
             quota_pico: None,
+            terms: TermsChange::default(),
         },
         Act::AccountSet => AdminOp::AccountSet {
             account,
