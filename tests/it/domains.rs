@@ -45,6 +45,11 @@ async fn a_locked_key_works_from_its_domains_alone() {
             ("origin", "https://app.example.com"),
             ("referer", "https://evil.example/"),
         ],
+        &[
+            ("origin", "https://app.example.com"),
+            ("referer", "https://app.example.com/"),
+            ("referer", "https://evil.example/"),
+        ],
     ];
     let refused: &[&[(&str, &str)]] = &[
         &[],
@@ -63,6 +68,18 @@ async fn a_locked_key_works_from_its_domains_alone() {
         ],
         &[("origin", "null"), ("referer", "https://app.example.com/")],
         &[("referer", "https://evil.example/https://app.example.com/")],
+        &[
+            ("origin", "https://app.example.com"),
+            ("origin", "https://evil.example"),
+        ],
+        &[
+            ("origin", "https://app.example.com"),
+            ("origin", "https://app.example.com"),
+        ],
+        &[
+            ("referer", "https://app.example.com/"),
+            ("referer", "https://evil.example/"),
+        ],
         &[("host", "app.example.com")],
         &[("x-forwarded-host", "app.example.com")],
     ];

@@ -88,10 +88,17 @@ pub(in crate::gateway) fn provenance<'a>(headers: &'a HeaderMap, caller: &Caller
             referer: None,
         };
     }
-    let text = |name| {
-        headers
-            .get(name)
-            .map(|value: &http::HeaderValue| value.to_str().unwrap_or("unreadable"))
+    said_of(headers)
+}
+
+/// The same, for whatever key. A header that is no text, or is there more than once, names no host.
+fn said_of(headers: &HeaderMap) -> Provenance<'_> {
+    let text = |name: http::HeaderName| {
+        let mut values = headers.get_all(name).iter();
+        let value = values.next()?;
+        // Of several, another server may read another one.
+        let is_one = values.next().is_none();
+        Some(value.to_str().ok().filter(|_| is_one).unwrap_or("unreadable"))
     };
     Provenance {
         origin: text(ORIGIN),
@@ -154,6 +161,7 @@ mod tests {
     use crate::ledger::tests::redis_server::RedisServer;
     use crate::ledger::tests::rig::{NOW, block_on, caller_of, key_create, patient, run};
     use crate::pure::limits::LimitOverrides;
+    use crate::pure::policy::domain_allowed;
 
     /// The gateway's clock is ten minutes behind Redis', which said when the key ends.
     #[test]
@@ -186,6 +194,31 @@ mod tests {
             clock.advance(60_000);
         }
         block_on(of_digest(&digest, &context)).unwrap_err();
+    }
+
+    #[test]
+    fn a_header_that_is_there_twice_lets_no_locked_key_in() {
+        let lock = ["app.example.com".parse().unwrap()];
+        let (good, evil) = ("https://app.example.com", "https://evil.example");
+        for (lines, is_allowed) in [
+            (&[(ORIGIN, good)][..], true),
+            (&[(ORIGIN, good), (ORIGIN, evil)], false),
+            (&[(ORIGIN, evil), (ORIGIN, good)], false),
+            (&[(ORIGIN, good), (ORIGIN, good)], false),
+            (&[(ORIGIN, good), (ORIGIN, "")], false),
+            (&[(ORIGIN, evil), (ORIGIN, evil), (REFERER, good)], false),
+            (&[(REFERER, good)], true),
+            (&[(REFERER, good), (REFERER, evil)], false),
+            (&[(REFERER, good), (REFERER, good)], false),
+            // The origin decides.
+            (&[(ORIGIN, good), (REFERER, good), (REFERER, evil)], true),
+        ] {
+            let mut headers = HeaderMap::new();
+            for (name, value) in lines {
+                headers.append(name, value.parse().unwrap());
+            }
+            assert_eq!(domain_allowed(&lock, said_of(&headers)), is_allowed, "{lines:?}");
+        }
     }
 
     #[test]

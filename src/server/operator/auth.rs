@@ -192,7 +192,13 @@ pub(super) fn cookie_name(is_tls: bool) -> &'static str {
 /// # Errors
 /// 403 when it is not.
 pub(super) fn check_origin(headers: &HeaderMap) -> Result<(), OperatorError> {
-    let text = |name: &HeaderName| headers.get(name).map(|value| value.to_str().unwrap_or("unreadable"));
+    let text = |name: &HeaderName| {
+        let mut values = headers.get_all(name).iter();
+        let value = values.next()?;
+        // Of several, another server may read another one.
+        let is_one = values.next().is_none();
+        Some(value.to_str().ok().filter(|_| is_one).unwrap_or("unreadable"))
+    };
     let is_near = text(&FETCH_SITE).is_none_or(|site| ["same-origin", "none"].contains(&site));
     let is_own = text(&header::ORIGIN).is_none_or(|origin| {
         let host = origin.split_once("://").map(|(_, host)| host);
@@ -246,6 +252,15 @@ mod tests {
             (&[("origin", "http://evil.example"), ("host", "127.0.0.1:9091")], false),
             (&[("origin", "null"), ("host", "127.0.0.1:9091")], false),
             (&[("origin", "http://127.0.0.1:9091")], false),
+            (&[("sec-fetch-site", "none"), ("sec-fetch-site", "cross-site")], false),
+            (
+                &[
+                    ("origin", "http://127.0.0.1:9091"),
+                    ("origin", "http://evil.example"),
+                    ("host", "127.0.0.1:9091"),
+                ],
+                false,
+            ),
         ] {
             assert_eq!(check_origin(&headers(pairs)).is_ok(), is_own, "{pairs:?}");
         }
