@@ -1,6 +1,5 @@
 //! The `tollgate` binary: runs the command line and writes what it leaves.
 
-use std::io::{ErrorKind, Write};
 use std::process::ExitCode;
 
 use tollgate::cli;
@@ -17,25 +16,5 @@ static ALLOCATOR_OPTIONS: Option<&'static std::ffi::c_char> = Some(unsafe { &*to
 
 fn main() -> ExitCode {
     let outcome = cli::execute(std::env::args_os());
-    let mut stderr = std::io::stderr();
-    let mut status = outcome.status;
-    match write(&mut std::io::stdout(), &outcome.stdout) {
-        Err(error) if error.kind() != ErrorKind::BrokenPipe => {
-            status = status.max(1);
-            // Where the errors cannot be written either, only the exit status is left to say so.
-            drop(write(
-                &mut stderr,
-                &format!("error: cannot write the answer: {error}\n"),
-            ));
-        }
-        // A reader that has gone, such as `head`, has read what it wanted.
-        _ => {}
-    }
-    drop(write(&mut stderr, &outcome.stderr));
-    ExitCode::from(status)
-}
-
-fn write(to: &mut impl Write, text: &str) -> std::io::Result<()> {
-    to.write_all(text.as_bytes())?;
-    to.flush()
+    ExitCode::from(outcome.write(&mut std::io::stdout(), &mut std::io::stderr()))
 }

@@ -8,6 +8,7 @@ use super::failure::Failure;
 use super::key_rotate::{self, RotateArgs};
 use super::key_settings::{SettingsArgs, SettingsShown};
 use super::ledger::ask;
+use super::made::{Made, RUN_AGAIN};
 use super::output::{Align, Answer, Format, Show, Table, line};
 use crate::clock::Clock;
 use crate::config::Config;
@@ -30,7 +31,7 @@ pub(super) enum KeyCommand {
         own is counted by itself; others are counted together, by account. What it may spend\n\
         begins anew at midnight UTC, each week on Monday.\n\n\
         Only a digest of the key is stored: a key that is lost cannot be shown again,\n\
-        only revoked and replaced.")]
+        only revoked and replaced. Where the answer cannot be written, it is revoked again.")]
     Create(CreateArgs),
     /// Change what sets a key apart; what is not given stays
     #[command(
@@ -95,8 +96,13 @@ pub(super) fn run(command: KeyCommand, config: &Config, format: Format) -> Resul
         KeyCommand::Create(args) => {
             let warnings = args.settings.doubts(config);
             let (key, id) = create(config, args)?;
+            let made = Some(Made::key(config, &id, RUN_AGAIN));
             let answer = Answer::of(&Created { key: key.reveal(), id }, format)?;
-            Ok(Answer { warnings, ..answer })
+            Ok(Answer {
+                warnings,
+                made,
+                ..answer
+            })
         }
         KeyCommand::List { name } => match ask(config, AdminOp::KeyList { account: name.clone() })? {
             AdminReply::Keys { keys } => {

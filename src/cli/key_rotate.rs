@@ -7,6 +7,7 @@ use super::arguments::Lifetime;
 use super::failure::Failure;
 use super::key::{named, random};
 use super::ledger::ask;
+use super::made::Made;
 use super::output::{Answer, Format, Show};
 use crate::config::Config;
 use crate::ledger::admin::{AdminOp, AdminReply, KeyRef};
@@ -21,7 +22,9 @@ use crate::pure::ids::{AccountId, ApiKey, KeyDigest, KeyId};
     overlap of 0 it is revoked at once. Whoever has lost the new key rotates the old one again\n\
     within the overlap, which gets no longer by it, and revokes the lost one. A limit of what the\n\
     key may spend holds for both together: what the old key has spent counts, and they spend one\n\
-    limit, not two. Limits a minute are each key's own."
+    limit, not two. Limits a minute are each key's own.\n\n\
+    Where the answer cannot be written, the new key is revoked again. With an overlap of 0 the old\n\
+    one has ended by then, and a new one has to be made."
 )]
 pub(super) struct RotateArgs {
     /// The key's id, or the key itself
@@ -56,7 +59,8 @@ pub(super) fn run(args: &RotateArgs, config: &Config, format: Format) -> Result<
     let AdminReply::Key(record) = ask(config, op)? else {
         return Err(Failure::wrong_reply());
     };
-    Answer::of(
+    let made = Made::key(config, &record.id, next(args.overlap, &replaces, &record.account));
+    let answer = Answer::of(
         &Rotated {
             key: new.reveal(),
             id: record.id,
@@ -66,7 +70,21 @@ pub(super) fn run(args: &RotateArgs, config: &Config, format: Format) -> Result<
             overlap_seconds: args.overlap / 1_000,
         },
         format,
-    )
+    )?;
+    Ok(Answer {
+        made: Some(made),
+        ..answer
+    })
+}
+
+/// What to do where the new key is revoked again since nobody has it.
+fn next(overlap_ms: i64, replaces: &KeyId, account: &AccountId) -> String {
+    match overlap_ms {
+        0 => format!(
+            "{replaces} has ended as well, for the overlap was 0: make a new key with `tollgate key create --account {account}`"
+        ),
+        _ => format!("{replaces} works until the overlap is over, or its own expiry: rotate it again before"),
+    }
 }
 
 /// A key for its owner, once.

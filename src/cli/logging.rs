@@ -2,8 +2,8 @@
 
 use std::io::Write;
 
-use super::output::Format;
-use super::{Command, error_line, warning_line};
+use super::Command;
+use super::output::{Format, error_line, warning_line};
 
 pub(super) fn start(command: &Command, format: Format) {
     let runs_a_gateway = matches!(command, Command::Serve(_) | Command::Demo(_));

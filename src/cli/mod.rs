@@ -1,7 +1,7 @@
 //! The command line: what the operator types becomes a call, and what the call answers becomes text or JSON.
 //!
 //! Nothing here decides about money or access: commands go to the ledger as [`AdminOp`](crate::ledger::admin::AdminOp) values. `main` calls
-//! [`execute`] and does nothing else; a new command is a variant of `Command`, a file, and a line in `run`.
+//! [`execute`] and writes the [`Outcome`]; a new command is a variant of `Command`, a file, and a line in `run`.
 
 mod account;
 mod arguments;
@@ -15,8 +15,10 @@ mod key_rotate;
 mod key_settings;
 mod ledger;
 mod logging;
+mod made;
 mod maintenance;
 mod operator;
+mod outcome;
 mod output;
 mod process;
 mod remote;
@@ -37,20 +39,10 @@ use clap::{Parser, Subcommand};
 
 use self::arguments::EVERYWHERE;
 use self::failure::{Failure, without_keys};
-use self::output::{Answer, Format};
+pub use self::outcome::Outcome;
+use self::output::{Answer, Format, error_line, warning_line};
 use self::remote::RemoteArgs;
 use crate::config::{Config, environment, mistakes, nearest};
-
-/// What a run of the program leaves to be written, and how it ends.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Outcome {
-    /// For standard output.
-    pub stdout: String,
-    /// For standard error.
-    pub stderr: String,
-    /// The exit status: 0, 1 for an error or a failed check, 2 for wrong usage.
-    pub status: u8,
-}
 
 /// A gateway for language models on prepaid credit.
 #[derive(Debug, Parser)]
@@ -156,11 +148,13 @@ pub fn execute(arguments: impl IntoIterator<Item = OsString>) -> Outcome {
                 .collect::<String>()
                 + &note,
             status: u8::from(!answer.problems.is_empty()),
+            format,
+            made: answer.made,
         },
         Err(failure) => Outcome {
-            stdout: String::new(),
             stderr: error_line(&failure.to_string(), format) + &note,
             status: failure.status,
+            ..Outcome::default()
         },
     }
 }
@@ -293,9 +287,9 @@ fn unparsed(mut error: clap::Error, format: Format) -> Outcome {
             Format::Json => error_line(error.to_string().trim_start_matches("error: ").trim_end(), format),
         };
         return Outcome {
-            stdout: String::new(),
             stderr,
             status: 2,
+            ..Outcome::default()
         };
     }
     let stdout = styled(std::io::stdout().is_terminal());
@@ -318,25 +312,6 @@ fn without_far_tips(error: &mut clap::Error) {
     {
         error.remove(ContextKind::SuggestedArg);
         error.remove(ContextKind::Usage);
-    }
-}
-
-fn error_line(problem: &str, format: Format) -> String {
-    let message = without_keys(problem);
-    match format {
-        Format::Text => format!("error: {message}\n"),
-        Format::Json => format!("{}\n", serde_json::json!({ "error": { "message": message } })),
-    }
-}
-
-fn warning_line(warning: &str, format: Format) -> String {
-    if warning.is_empty() {
-        return String::new();
-    }
-    let message = without_keys(warning);
-    match format {
-        Format::Text => format!("warning: {message}\n"),
-        Format::Json => format!("{}\n", serde_json::json!({ "warning": { "message": message } })),
     }
 }
 

@@ -9,6 +9,7 @@ use super::arguments::Lifetime;
 use super::failure::Failure;
 use super::key::random;
 use super::ledger::ask;
+use super::made::{Made, RUN_AGAIN};
 use super::output::{Align, Answer, Format, Show, Table, facts, line, plain};
 use crate::clock::Clock;
 use crate::config::Config;
@@ -26,7 +27,7 @@ pub(super) enum OperatorCommand {
         read reads everything and changes nothing; support may suspend accounts and manage keys;\n\
         billing may add and correct credit; admin may do all there is.\n\n\
         Only a digest of the token is stored: one that is lost cannot be shown again, only revoked\n\
-        and replaced.")]
+        and replaced. Where the answer cannot be written, it is revoked again.")]
     Create {
         /// What it is called: 1 to 64 characters
         name: String,
@@ -79,8 +80,10 @@ pub(super) fn run(command: OperatorCommand, config: &Config, format: Format) -> 
                 expires_in_ms: expires_in.map(|lifetime| lifetime.millis),
             };
             let operator = OperatorShown::of(operator(config, op)?);
+            let made = Some(Made::operator(config, &operator.id, RUN_AGAIN));
             let token = token.reveal();
-            Answer::of(&Created { token, operator }, format)
+            let answer = Answer::of(&Created { token, operator }, format)?;
+            Ok(Answer { made, ..answer })
         }
         OperatorCommand::Revoke { id } => {
             let revoked = operator(config, OperatorOp::Revoke { id })?;

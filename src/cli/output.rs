@@ -2,11 +2,13 @@
 
 use serde::Serialize;
 
-use super::failure::Failure;
+use super::failure::{Failure, without_keys};
+use super::made::Made;
 
 /// What the operator wants to read.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Format {
+    #[default]
     Text,
     Json,
 }
@@ -17,6 +19,8 @@ pub(super) struct Answer {
     pub(super) text: String,
     pub(super) problems: Vec<String>,
     pub(super) warnings: Vec<String>,
+    /// What has its secret in `text` and nowhere else.
+    pub(super) made: Option<Box<Made>>,
 }
 
 /// Something to show. JSON comes from its `Serialize`, never by way of `serde_json::Value`, which would round amounts.
@@ -54,7 +58,7 @@ impl Answer {
         Ok(Answer {
             text,
             problems: shown.problems(),
-            warnings: Vec::new(),
+            ..Answer::default()
         })
     }
 }
@@ -63,6 +67,27 @@ pub(super) fn json_line(shown: &impl Serialize) -> Result<String, Failure> {
     let mut text = serde_json::to_string(shown)?;
     text.push('\n');
     Ok(text)
+}
+
+/// An error, as it stands on standard error.
+pub(super) fn error_line(problem: &str, format: Format) -> String {
+    let message = without_keys(problem);
+    match format {
+        Format::Text => format!("error: {message}\n"),
+        Format::Json => format!("{}\n", serde_json::json!({ "error": { "message": message } })),
+    }
+}
+
+/// A warning, in the same form; nothing of nothing.
+pub(super) fn warning_line(warning: &str, format: Format) -> String {
+    if warning.is_empty() {
+        return String::new();
+    }
+    let message = without_keys(warning);
+    match format {
+        Format::Text => format!("warning: {message}\n"),
+        Format::Json => format!("{}\n", serde_json::json!({ "warning": { "message": message } })),
+    }
 }
 
 /// `name  value` lines with the values under each other; each value is a line, written as by [`plain`].

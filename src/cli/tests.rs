@@ -337,4 +337,5 @@ mod key_limits;
 mod operators;
 mod receipts;
 mod store;
+mod unwritten;
 mod wrong;

@@ -15,7 +15,7 @@ fn acts(place: &Place) -> Vec<Value> {
     log["acts"].as_array().unwrap().clone()
 }
 
-fn on_redis(server: &RedisServer) -> Place {
+pub(super) fn on_redis(server: &RedisServer) -> Place {
     let place = Place::new();
     let conf = std::fs::read_to_string(place.conf()).unwrap() + &format!("store: {:?}\n", server.url());
     std::fs::write(place.conf(), conf).unwrap();
