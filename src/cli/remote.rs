@@ -19,6 +19,7 @@ use super::failure::Failure;
 use crate::config::{BaseUrl, Config, RemoteGateway, environment};
 use crate::gateway::upstream::providers::read_ca;
 use crate::ledger::admin::{AdminError, AdminOp, AdminReply};
+use crate::net::error_text::ErrorText;
 
 /// Where commands go.
 #[derive(Clone, Debug, Args)]
@@ -52,7 +53,7 @@ impl RemoteArgs {
     }
 
     fn gateway(&self, url: &str) -> Result<RemoteGateway, Failure> {
-        let url = BaseUrl::parse(url).map_err(|problem| Failure::new(format!("--operator: {problem}")))?;
+        let url = address(url).map_err(|problem| Failure::new(format!("--operator: {problem}")))?;
         let is_loopback = url.host == "localhost" || url.host.parse().is_ok_and(|ip: IpAddr| ip.is_loopback());
         if !url.tls && !is_loopback && !self.insecure {
             return Err(Failure::new(
@@ -71,6 +72,14 @@ impl RemoteArgs {
             ca_file: self.ca.clone(),
         })
     }
+}
+
+/// Where a gateway's `operator_listen` is reached. Its paths stand below `/v1`, so that is typed with it: it means the same.
+fn address(text: &str) -> Result<BaseUrl, String> {
+    let url = BaseUrl::parse_such_as(EXAMPLE, text)?;
+    let path = url.path.strip_suffix("/v1").unwrap_or(&url.path);
+    let path = path.trim_end_matches('/').to_owned();
+    Ok(BaseUrl { path, ..url })
 }
 
 /// Asks the ledger of a gateway elsewhere.
@@ -115,7 +124,7 @@ fn exchange(gateway: &RemoteGateway, method: Method, path: &str, body: Bytes) ->
 }
 
 async fn send(gateway: &RemoteGateway, method: Method, path: &str, body: Bytes) -> Result<(u16, Bytes), Failure> {
-    let said = |error: Box<pingora::Error>| unreached(gateway, &error);
+    let said = |error: Box<pingora::Error>| broken(gateway, &error);
     let mut session = connect(gateway).await?;
     let request = head(gateway, method, path, body.len())?;
     session.write_request_header(Box::new(request)).await.map_err(said)?;
@@ -146,7 +155,7 @@ async fn connect(gateway: &RemoteGateway) -> Result<HttpSession<()>, Failure> {
     for address in addresses {
         match connector.get_http_session(&peer(gateway, address)?).await {
             Ok((session, _)) => return Ok(session),
-            Err(error) => refused = unreached(gateway, &error),
+            Err(error) => refused = broken(gateway, &error),
         }
     }
     Err(refused)
@@ -194,6 +203,11 @@ fn unreached(gateway: &RemoteGateway, why: &dyn std::fmt::Display) -> Failure {
     ))
 }
 
+/// The connection failed: without what the other side sent.
+fn broken(gateway: &RemoteGateway, error: &pingora::Error) -> Failure {
+    unreached(gateway, &ErrorText(error).to_string().trim_start())
+}
+
 fn other_form(gateway: &RemoteGateway) -> Failure {
     Failure::new(format!(
         "{} answers in another form: is it operator_listen of a Tollgate of this version?",
@@ -216,6 +230,8 @@ fn refused(gateway: &RemoteGateway, status: u16, body: &[u8]) -> Failure {
 
 /// The variable that holds the token: on a command line everybody on the machine could read it.
 const TOKEN: &str = "TOLLGATE_OPERATOR_TOKEN";
+/// What `--operator` looks like.
+const EXAMPLE: &str = "https://gateway.example.com:9091";
 const CONNECTED_WITHIN: Duration = Duration::from_secs(5);
 /// As long as the other side gives an answer.
 const ANSWERED_WITHIN: Duration = Duration::from_secs(60);

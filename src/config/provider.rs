@@ -104,15 +104,23 @@ impl Provider {
 }
 
 impl BaseUrl {
-    /// Takes an address apart.
+    /// Takes the address of a provider apart.
+    ///
+    /// # Errors
+    /// When it is none; the error shows what one looks like.
     pub fn parse(text: &str) -> Result<BaseUrl, String> {
+        BaseUrl::parse_such_as("https://api.example.com/v1", text)
+    }
+
+    /// The same of an address of something else.
+    ///
+    /// # Errors
+    /// When it is none; the error shows `example`.
+    pub(crate) fn parse_such_as(example: &str, text: &str) -> Result<BaseUrl, String> {
         let bad = || match text.contains('@') {
             // Perhaps with a password.
-            true => {
-                "it must be an address such as https://api.example.com/v1, without an @; what stands here is not shown"
-                    .to_owned()
-            }
-            false => format!("{text:?} is not an address such as https://api.example.com/v1"),
+            true => format!("it must be an address such as {example}, without an @; what stands here is not shown"),
+            false => format!("{text:?} is not an address such as {example}"),
         };
         let (scheme, rest) = text.split_once("://").ok_or_else(bad)?;
         let tls = match scheme {

@@ -73,7 +73,8 @@ pub(super) fn checked(raw: RawTraces, environment: &dyn Fn(&str) -> Option<Strin
     if raw.service_name.trim().is_empty() {
         return Err("traces.service_name: it must not be empty".to_owned());
     }
-    let mut endpoint = BaseUrl::parse(&raw.endpoint).map_err(|error| format!("traces.endpoint: {error}"))?;
+    let endpoint = BaseUrl::parse_such_as("http://127.0.0.1:4318", &raw.endpoint);
+    let mut endpoint = endpoint.map_err(|error| format!("traces.endpoint: {error}"))?;
     if !endpoint.path.ends_with(SIGNAL_PATH) {
         endpoint.path.push_str(SIGNAL_PATH);
     }

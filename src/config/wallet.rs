@@ -50,7 +50,8 @@ pub(super) fn checked(raw: RawWallet) -> Result<Wallet, String> {
             .split_once("://")
             .ok_or_else(|| wrong("it must begin with https:// or http://"))?;
         let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
-        BaseUrl::parse(&format!("{}://{authority}", scheme.to_ascii_lowercase())).map_err(|why| wrong(&why))?;
+        let host = format!("{}://{authority}", scheme.to_ascii_lowercase());
+        BaseUrl::parse_such_as("https://pay.example.com", &host).map_err(|why| wrong(&why))?;
     }
     Ok(Wallet {
         name,
