@@ -1,6 +1,7 @@
 //! `tollgate --operator URL`: the commands of the real binary, on a gateway elsewhere.
 
-use std::process::{Command, Output};
+use std::io::{BufRead, BufReader, Write};
+use std::process::{Command, Output, Stdio};
 
 use serde_json::{Value, json};
 use tollgate::pure::operator::Role;
@@ -10,6 +11,11 @@ use super::{Desk, GROUNDS, Ground, of, token_of};
 impl Desk {
     /// Runs the binary in an empty folder, as an operator.
     async fn command(&self, token: &str, words: &[&str]) -> Output {
+        self.command_into(Stdio::piped(), token, words).await
+    }
+
+    /// The same with another standard output.
+    async fn command_into(&self, stdout: Stdio, token: &str, words: &[&str]) -> Output {
         let folder = tempfile::tempdir().unwrap();
         let mut command = Command::new(env!("CARGO_BIN_EXE_tollgate"));
         command
@@ -17,7 +23,8 @@ impl Desk {
             .args(["--operator", &format!("http://{}", self.address)])
             .env("TOLLGATE_OPERATOR_TOKEN", token)
             .env_remove("TOLLGATE_CONF")
-            .current_dir(folder.path());
+            .current_dir(folder.path())
+            .stdout(stdout);
         let output = tokio::task::spawn_blocking(move || command.output().unwrap())
             .await
             .unwrap();
@@ -198,22 +205,125 @@ async fn what_keeps_a_command_from_a_gateway_is_said() {
         assert!(said.contains(says), "{words:?}: {said}");
         assert!(token.is_empty() || !said.contains(&token), "{said}");
     }
-    let elsewhere = |url: &str| {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_tollgate"));
-        command
-            .args(["account", "list", "--operator", url])
-            .env("TOLLGATE_OPERATOR_TOKEN", &admin);
-        let output = command.output().unwrap();
-        assert_eq!(output.status.code(), Some(1), "{output:?}");
-        String::from_utf8(output.stderr).unwrap()
-    };
     for (url, says) in [
         ("http://203.0.113.1:9091", "plain HTTP to another machine"),
         ("http://127.0.0.1:1", "cannot be asked"),
-        ("ftp://x", "--operator"),
+        (
+            "ftp://x",
+            "--operator: \"ftp://x\" is not an address such as https://gateway.example.com:9091",
+        ),
+        (
+            "http://me@127.0.0.1:1",
+            "such as https://gateway.example.com:9091, without an @",
+        ),
         (&format!("http://{}", desk.gateway.address), "answers 404"),
     ] {
-        let said = elsewhere(url);
+        let said = refused(url, &admin);
         assert!(said.contains(says), "{url}: {said}");
+    }
+}
+
+/// Runs a command that only reads on the gateway that is named so.
+fn list_at(url: &str, token: &str) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_tollgate"));
+    command
+        .args(["account", "list", "--operator", url])
+        .env("TOLLGATE_OPERATOR_TOKEN", token);
+    command.output().unwrap()
+}
+
+/// What is said where that fails.
+fn refused(url: &str, token: &str) -> String {
+    let output = list_at(url, token);
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    String::from_utf8(output.stderr).unwrap()
+}
+
+/// The paths of the API stand below `/v1`, so it is typed, and was put before them once more: each answer was 404.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_address_may_have_the_v1_of_the_paths_behind_it() {
+    let desk = Desk::over(Ground::Embedded).await;
+    for end in ["", "/", "/v1", "/v1/"] {
+        let output = list_at(&format!("http://{}{end}", desk.address), &of(Role::Read));
+        assert!(output.status.success(), "{end}: {output:?}");
+    }
+    for end in ["/v1/v1", "/av1", "/v2"] {
+        let said = refused(&format!("http://{}{end}", desk.address), &of(Role::Read));
+        assert!(said.contains("answers 404"), "{end}: {said}");
+    }
+}
+
+/// Pingora puts what it cannot read into its error.
+#[test]
+fn what_another_server_sends_is_not_repeated() {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    let server = std::thread::spawn(move || {
+        let (mut stream, _) = listener.accept().unwrap();
+        let head = BufReader::new(&stream).lines().map(Result::unwrap);
+        assert!(head.take_while(|line| !line.is_empty()).count() > 1);
+        stream.write_all(b"NOT-HTTP a private greeting\r\n\r\n").unwrap();
+    });
+    let said = refused(&url, &of(Role::Read));
+    server.join().unwrap();
+    assert!(said.contains("cannot be asked: InvalidHTTPHeader"), "{said}");
+    assert!(!said.contains("greeting"), "{said}");
+}
+
+/// An output whose reader has gone.
+fn unread() -> Stdio {
+    let (reader, writer) = std::io::pipe().unwrap();
+    drop(reader);
+    writer.into()
+}
+
+/// A key or a token whose text nobody got was active, and the command succeeded.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_a_command_could_not_show_is_revoked_again() {
+    for ground in GROUNDS {
+        let desk = Desk::over(ground).await;
+        let admin = of(Role::Admin);
+        desk.json_of(Role::Admin, &["account", "create", "globex", "--tier", "pro"])
+            .await;
+        let key = desk
+            .json_of(Role::Support, &["key", "create", "--account", "globex"])
+            .await;
+        let old = key["id"].as_str().unwrap();
+        for (words, next) in [
+            (&["key", "create", "--account", "globex"][..], "run the command again"),
+            (
+                &["key", "create", "--account", "globex", "--json"],
+                "run the command again",
+            ),
+            (
+                &["key", "rotate", old, "--overlap", "24h"],
+                "works until the overlap is over",
+            ),
+            (
+                &["operator", "create", "ann", "--role", "admin"],
+                "run the command again",
+            ),
+            (
+                &["key", "rotate", old, "--overlap", "0"],
+                "has ended as well, for the overlap was 0",
+            ),
+        ] {
+            let output = desk.command_into(unread(), &admin, words).await;
+            let said = String::from_utf8(output.stderr).unwrap();
+            assert_eq!(output.status.code(), Some(1), "{ground:?} {words:?}: {said}");
+            assert!(
+                said.contains("is revoked again") && said.contains(next),
+                "{words:?}: {said}"
+            );
+            assert!(!said.contains("tg_") && !said.contains("tgop_"), "{words:?}: {said}");
+        }
+        let keys = desk.json_of(Role::Read, &["key", "list", "globex"]).await;
+        let keys = keys["keys"].as_array().unwrap();
+        assert_eq!(keys.len(), 5, "{keys:?}");
+        assert!(keys.iter().all(|key| key["state"] == "revoked"), "{keys:?}");
+        let operators = desk.json_of(Role::Admin, &["operator", "list"]).await;
+        let operators = operators["operators"].as_array().unwrap();
+        let ann = operators.iter().find(|one| one["name"] == "ann").unwrap();
+        assert_eq!(ann["state"], "revoked", "{ground:?}");
     }
 }
