@@ -7,6 +7,7 @@ mod ledger_time;
 mod message;
 mod receiver;
 mod send;
+mod telling;
 mod watch;
 
 use std::collections::HashMap;
@@ -16,12 +17,11 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
-use futures::future::join_all;
 use tokio::task::JoinSet;
 
 use self::ledger_time::LedgerTime;
-use self::message::Message;
 use self::receiver::Receiver;
+use self::telling::{LEASE_MS, Telling};
 use self::watch::Watch;
 use crate::clock::{Clock, monotonic};
 use crate::config::Webhook;
@@ -30,7 +30,6 @@ use crate::gateway::snapshot::Snapshot;
 use crate::ledger::Ledger;
 use crate::ledger::admin::events::{Delivery, Event, EventKind, EventOp};
 use crate::ledger::admin::{AdminError, AdminOp, AdminReply};
-use crate::ledger::events::DUE_WITHIN_MS;
 use crate::telemetry::Telemetry;
 use crate::telemetry::deliveries::DeliveryOutcome;
 
@@ -232,75 +231,12 @@ impl Dispatcher {
     }
 }
 
-/// One event that is being told.
-struct Telling {
-    event: Event,
-    receivers: Vec<(Delivery, Arc<Receiver>)>,
-    ledger: Ledger,
-    time: LedgerTime,
-    telemetry: Arc<Telemetry>,
-}
-
-impl Telling {
-    async fn run(self) {
-        let message = Message::of(&self.event);
-        let tries = self
-            .receivers
-            .iter()
-            .map(|(delivery, receiver)| self.tell(delivery, receiver, &message));
-        let left = join_all(tries).await;
-        let now = self.receivers.iter().zip(left).map(|((delivery, _), left)| {
-            left.unwrap_or_else(|| Delivery {
-                done: true,
-                ..delivery.clone()
-            })
-        });
-        let before = self.event.deliveries.iter().filter(|delivery| delivery.done);
-        let deliveries: Vec<Delivery> = before.cloned().chain(now).collect();
-        point("webhook-settle", "before");
-        let settle = EventOp::Settle {
-            id: self.event.id.clone(),
-            account: self.event.account.clone(),
-            deliveries,
-        };
-        if let Err(error) = self.ledger.run(AdminOp::Event(settle)).await {
-            log::debug!(
-                "what became of the event {} cannot be kept, it is told again: {error}",
-                self.event.id
-            );
-        }
-        point("webhook-settle", "after");
-    }
-
-    /// Tells one webhook. What is left to do, if anything.
-    async fn tell(&self, delivery: &Delivery, receiver: &Receiver, message: &Message) -> Option<Delivery> {
-        let Event {
-            id, kind, is_too_old, ..
-        } = &self.event;
-        if *is_too_old {
-            log::error!(
-                "{} was not told of {kind} ({id}) for three days, and is not any more",
-                delivery.url
-            );
-            self.telemetry.deliveries.count(DeliveryOutcome::GivenUp);
-            return None;
-        }
-        // One that is due still later was put off by a clock that was ahead.
-        if (1..=DUE_WITHIN_MS).contains(&delivery.due.since(self.time.now())) {
-            return Some(delivery.clone());
-        }
-        receiver.tell(delivery, message, &self.time, &self.telemetry).await
-    }
-}
-
 /// How often it is looked for what is due: a call of the ledger where there are webhooks, else nothing.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
 /// How often open events are counted.
 const COUNT_EVERY: Duration = Duration::from_secs(5);
 /// Events that are told at once.
 const TELLING_MAX: usize = 1_024;
-/// For how long an event is claimed: longer than it waits for its turn and is sent.
-const LEASE_MS: i64 = 20_000;
 /// How long a stop waits for what is being sent.
 const STOP_MAX: Duration = Duration::from_secs(2);
 

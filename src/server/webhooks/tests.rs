@@ -1,5 +1,7 @@
 //! A webhook that rests, events that are too old, and a receiver that is away while gateways die: by a clock that moves when it is told.
 
+mod telling;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::path::Path;
@@ -7,6 +9,7 @@ use std::sync::Mutex;
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
+use super::message::Message;
 use super::*;
 use crate::ledger::admin::credits::{CreditOp, CreditPost};
 use crate::ledger::admin::events::{EventCount, EventKind};
@@ -373,26 +376,4 @@ async fn a_webhook_that_is_added_is_told_of_events_that_wait_for_another() {
     let both = vec![failing, other.clone()];
     assert_eq!(told_over(&[both, vec![other, added]]).await, 0);
     assert_eq!(taken(&of_other), vec![false, true]);
-}
-
-/// The gateway's clock is five minutes behind the ledger's. An event seemed to be due in five minutes, and was claimed again until then.
-#[tokio::test]
-async fn an_event_is_due_by_the_ledgers_clock() {
-    let (folder, clock) = (tempfile::tempdir().unwrap(), Clock::manual(NOW));
-    let mut teller = Teller::start(&folder.path().join("ledger.db"), &clock);
-    let (webhook, _socket) = unheard();
-    let at = NOW.plus_millis(300_000);
-    let data = serde_json::json!({});
-    let mut event = Event::new("evt_x".to_owned(), EventKind::CreditsAdded, at, None, data);
-    event.claimed = Some(at);
-    let telling = teller.dispatcher.telling(event, &[webhook]);
-    let message = Message::of(&telling.event);
-    let (delivery, receiver) = &telling.receivers[0];
-    for passed in [0, 2_000] {
-        clock.advance(passed);
-        let left = telling.tell(delivery, receiver, &message).await.unwrap();
-        assert_eq!(left.failed, 1, "it was sent");
-        let pause = left.due.since(at.plus_millis(passed));
-        assert!((1_000..1_200).contains(&pause), "{pause}");
-    }
 }
