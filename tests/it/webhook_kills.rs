@@ -79,6 +79,48 @@ async fn no_kill_loses_an_event_in_redis() {
     killed_at_each_step(Some(&server)).await;
 }
 
+/// One webhook has the event and does not answer, and the gateway dies as it is about to send it again to the other, which had not taken it.
+async fn killed_before_a_retry(store: Option<&RedisServer>) {
+    let silent = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}/hook?a=b", silent.local_addr().unwrap());
+    let receiver = Receiver::start(|n| if n == 0 { 500 } else { 200 }).await;
+    let upstream = Upstream::unused().await;
+    let mut process = Process::prepare(&upstream, |conf| {
+        webhooks(conf, &[url, receiver.url()]);
+        if let Some(server) = store {
+            conf["store"] = server.url().into();
+        }
+    });
+    let dying = words(&process, &["TOLLGATE_CRASH_AT=webhook-keep:after:1"]);
+    let log = File::create(process.path("log")).unwrap();
+    let mut child = Command::new(&dying[0]).args(&dying[1..]).stderr(log).spawn().unwrap();
+    let status = eventually("it dies", async || child.try_wait().unwrap()).await;
+    let log = std::fs::read_to_string(process.path("log")).unwrap();
+    assert_eq!(status.signal(), Some(9), "{log}");
+    assert_eq!(receiver.got().len(), 1, "it had not been sent again");
+    process.start_with(&words(&process, &[])).await;
+    // What the killed one had claimed is due again after 20 seconds.
+    let started = Instant::now();
+    while receiver.taken().is_empty() {
+        assert!(started.elapsed() < Duration::from_secs(60), "it is not told");
+        // Sleeps: between two looks.
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    assert_eq!(receiver.got().len(), 2);
+    assert_eq!(open(&process), 1, "it waits for the silent one");
+}
+
+#[tokio::test]
+async fn no_kill_loses_a_retry_of_the_file() {
+    killed_before_a_retry(None).await;
+}
+
+#[tokio::test]
+async fn no_kill_loses_a_retry_in_redis() {
+    let server = RedisServer::start();
+    killed_before_a_retry(Some(&server)).await;
+}
+
 /// A call takes the balance below its threshold, and the gateway dies before anybody has taken up the event: before its debit is in the
 /// store, or right after. The next gateway tells it, once.
 async fn killed_at_a_crossing(store: impl Fn() -> Option<RedisServer>) {

@@ -14,6 +14,7 @@ use crate::chat::request;
 use crate::harness::catalogue::TWIN;
 use crate::harness::metrics::Metrics;
 use crate::harness::operator::Process;
+use crate::harness::redis_server::RedisServer;
 use crate::harness::{Reply, Upstream, eventually};
 
 /// Of one receiver.
@@ -221,6 +222,41 @@ async fn a_dead_receiver_holds_up_no_other_and_a_410_ends_an_event() {
     assert_eq!(gone.got().len(), 31, "and once for each");
     let list: Value = serde_json::from_str(&process.command(&["webhook", "list", "--json"])).unwrap();
     assert_eq!(list["events_open"], 31, "they wait for the dead one");
+}
+
+/// Two retries, a second and two after what failed, while another webhook has the event and does not answer.
+async fn retried_beside_a_silent_one(store: Option<&RedisServer>) {
+    let silent = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}/hook?a=b", silent.local_addr().unwrap());
+    // Until the gateway waits for it no longer.
+    let left = tokio::spawn(async move {
+        let (mut socket, _) = silent.accept().await.unwrap();
+        let mut piece = [0; 4096];
+        while socket.read(&mut piece).await.is_ok_and(|length| length > 0) {}
+    });
+    let receiver = Receiver::start(|n| if n < 2 { 500 } else { 200 }).await;
+    let upstream = Upstream::unused().await;
+    let mut process = Process::prepare(&upstream, |conf| {
+        webhooks(conf, &[url, receiver.url()]);
+        if let Some(server) = store {
+            conf["store"] = server.url().into();
+        }
+    });
+    process.start_with(&words(&process, &[])).await;
+    receiver.takes(1).await;
+    assert!(!left.is_finished(), "the silent one was waited for");
+    assert_eq!(receiver.got().len(), 3);
+}
+
+#[tokio::test]
+async fn a_retry_waits_for_no_other_webhook_on_the_file() {
+    retried_beside_a_silent_one(None).await;
+}
+
+#[tokio::test]
+async fn a_retry_waits_for_no_other_webhook_on_redis() {
+    let server = RedisServer::start();
+    retried_beside_a_silent_one(Some(&server)).await;
 }
 
 /// Five failures open the breaker of the one target of `spare`; while it is open nothing more is told.

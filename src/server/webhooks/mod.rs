@@ -1,7 +1,8 @@
 //! Tells webhooks of events, on a thread and a runtime of its own: no call ever waits for it, and what is raised waits in the ledger.
 //!
-//! Events that are due are claimed from the ledger for a while. Each is sent to its webhooks at once, and what is left of it goes back into
-//! the ledger: who is still to be told, and when. A process that dies in between has told nobody, or has told somebody who is told again.
+//! Events that are due are claimed from the ledger for a while. Each is sent to its webhooks at once, again to one that did not take it while
+//! another still has it, and what is left of it goes back into the ledger: who is still to be told, and when. A process that dies in between
+//! has told nobody, or has told somebody who is told again.
 
 mod ledger_time;
 mod message;
@@ -48,6 +49,8 @@ pub(crate) struct Dispatcher {
     pub(crate) telemetry: Arc<Telemetry>,
     /// By their url; those that were once configured are kept, for there are few.
     pub(crate) receivers: HashMap<String, Arc<Receiver>>,
+    /// Nothing more is claimed, and nobody is told again.
+    pub(crate) stops: Arc<AtomicBool>,
 }
 
 impl Webhooks {
@@ -69,10 +72,10 @@ impl Webhooks {
             clock: clock.clone(),
             telemetry: Arc::clone(telemetry),
             receivers: HashMap::new(),
+            stops: Arc::clone(&stops),
         };
-        let until = Arc::clone(&stops);
         let work = move || {
-            runtime.block_on(dispatcher.run(&until));
+            runtime.block_on(dispatcher.run());
             // A name that is still looked up is waited for no longer.
             runtime.shutdown_background();
         };
@@ -101,10 +104,10 @@ impl Drop for Webhooks {
 }
 
 impl Dispatcher {
-    async fn run(&mut self, stops: &AtomicBool) {
+    async fn run(&mut self) {
         let (mut telling, mut watch) = (JoinSet::new(), Watch::default());
         let mut looked: Option<std::time::Instant> = None;
-        while !stops.load(Ordering::Relaxed) {
+        while !self.stops.load(Ordering::Relaxed) {
             let Some(snapshot) = self.snapshot.upgrade().map(|snapshot| snapshot.load_full()) else {
                 return;
             };
@@ -157,6 +160,7 @@ impl Dispatcher {
             ledger: self.ledger.clone(),
             time: LedgerTime::new(&self.clock, said),
             telemetry: Arc::clone(&self.telemetry),
+            stops: Arc::clone(&self.stops),
         }
     }
 

@@ -172,6 +172,7 @@ impl Teller {
             clock: clock.clone(),
             telemetry: Arc::new(Telemetry::default()),
             receivers: HashMap::new(),
+            stops: Arc::default(),
         };
         Teller { ledger, dispatcher }
     }
