@@ -189,6 +189,11 @@ async fn what_keeps_a_command_from_a_gateway_is_said() {
         ),
         (
             admin.clone(),
+            &["webhook", "test"],
+            "answers 404: No webhooks are configured",
+        ),
+        (
+            admin.clone(),
             &["webhook", "test", "https://x.example"],
             "no such webhook",
         ),

@@ -258,7 +258,9 @@ pub(in crate::server::operator) async fn test_webhook(call: &Call<'_>) -> Result
     let Tested { url } = call.json()?;
     let op = webhook_test(call, url.as_deref())?;
     if call.snapshot.config.webhooks.is_empty() {
-        return Err(no_webhook());
+        return Err(OperatorError::not_found(
+            "No webhooks are configured: see `webhooks:` in conf/tollgate.yaml.",
+        ));
     }
     let events = expect(call.run(op).await?, |reply| match reply {
         AdminReply::Events { events } => Some(events),
