@@ -6,7 +6,9 @@ use rust_decimal::Decimal;
 
 use super::response_metadata::{Finishes, Said};
 use super::schema::{Node, Role};
+use super::spans::Spans;
 use super::text::{Place, TokenCounter};
+use super::usage_object::Sides;
 use crate::pure::bill::{Tariff, Used};
 use crate::pure::tokens::Encoding;
 use crate::pure::usage::{CompletionFrom, Figure, Report, Reports, Usage};
@@ -69,10 +71,10 @@ pub(super) struct Seen {
     pub(super) usage: bool,
     /// A report of the completion that is believed.
     pub(super) completion: bool,
-    /// Both sides as the last report has them.
-    pub(super) last_sides: (Figure, Figure),
-    /// Both sides as the usage object in the document's root has them.
-    pub(super) sides: (Figure, Figure),
+    /// The sides as the last report has them.
+    pub(super) last_sides: Sides,
+    /// The sides as the usage object in the document's root has them.
+    pub(super) sides: Sides,
 }
 
 /// Choices of an answer, by their indexes: those below [`ChoiceSet::CHOICES_MAX`].
@@ -86,25 +88,6 @@ pub(super) enum Choices {
     Absent,
     Empty,
     Some,
-}
-
-/// Where in a document its texts stand.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Spans {
-    /// Texts that are not empty.
-    pub(super) texts: u32,
-    /// The last of them, between its quotes.
-    pub(super) text: Range<usize>,
-    /// The padding, between its quotes.
-    pub(super) padding: Range<usize>,
-    /// One of the texts has an escape in it.
-    pub(super) escaped: bool,
-    /// The usage object that stands in the document's root, with its braces: the last of them. While it is open its end is 0.
-    pub(super) usage: Range<usize>,
-    /// A usage stands there that is no object.
-    pub(super) usage_is_none: bool,
-    /// What follows the last brace of the root. 0 while it is open, and where it is no object.
-    pub(super) end: usize,
 }
 
 impl ChoiceSet {
@@ -205,7 +188,7 @@ impl Reading {
     pub(super) fn close(&mut self, node: Node) {
         match node {
             Node::Usage => {
-                self.seen.last_sides = (self.report.prompt, self.report.completion);
+                self.seen.last_sides = Sides::of(&self.report);
                 self.seen.completion |= self.reports.add(std::mem::take(&mut self.report));
             }
             Node::Choice => {

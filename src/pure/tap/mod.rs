@@ -5,7 +5,7 @@
 //! on the usual path, or needs more memory than its named bounds. The gateway's body filters call them.
 //!
 //! Reading order: `stream`, `whole`; below them `scan` (JSON in pieces), `schema` (which values matter), `accumulator` (what
-//! they say), `text` (the counter of tokens), `usage_object` (the usage as a client is told it).
+//! they say), `spans` (where they stand), `text` (the counter of tokens), `usage_object` (the usage as a client is told it).
 
 mod accumulator;
 mod error_event;
@@ -17,6 +17,7 @@ mod output;
 mod response_metadata;
 mod scan;
 mod schema;
+mod spans;
 mod stream;
 mod text;
 mod usage_object;

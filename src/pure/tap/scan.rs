@@ -150,8 +150,10 @@ impl Scanner {
                 self.start_string(offset)
             }
             (State::Value | State::ValueOrEnd, b'{') => {
-                if self.role == Role::Usage && self.depth == 1 {
-                    reading.spans.usage = offset.saturating_sub(1)..0;
+                match (self.role, self.depth) {
+                    (Role::Usage, 1) => reading.spans.start_usage(offset.saturating_sub(1)),
+                    (Role::Usage, _) => reading.spans.start_other_usage(offset.saturating_sub(1)),
+                    _ => {}
                 }
                 self.open(true, self.role.object(), reading)
             }
@@ -177,6 +179,7 @@ impl Scanner {
                 match (depth, node) {
                     (1, Node::Answer) => reading.spans.end = offset,
                     (2, Node::Usage) => reading.end_usage(offset),
+                    (_, Node::Usage) => reading.spans.end_other_usage(offset),
                     _ => {}
                 }
                 state

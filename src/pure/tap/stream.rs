@@ -31,7 +31,7 @@ pub use options::{HOLD_BYTES_MAX, TapOptions};
 /// 1. the usage chunk (an event without choices and text, with a usage object), when [`TapOptions::drop_usage_chunk`];
 /// 2. an error event of the upstream: ours takes its place, `[DONE]` follows, and nothing after it passes;
 /// 3. the end: an open event is closed, and `[DONE]` added when the upstream sent none;
-/// 4. with a tariff: the usage in an event, which tells the cost where it is the last, and none of the provider's own.
+/// 4. with a tariff: the usages in an event, of which the last tells the cost, and none tells the provider's own.
 ///
 /// So that 1 and 2 hold however a stream is cut, and so that a stream which dies in the middle of an event leaves no
 /// half of it behind, the bytes of an event that is not yet complete wait here. That delays no client, since none can
@@ -88,7 +88,7 @@ pub struct StreamTap {
 }
 
 /// What becomes of an event.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 enum Verdict {
     Pass,
     /// It passes, and nothing after it: what has to be told is told before it.
@@ -299,7 +299,7 @@ impl StreamTap {
         match verdict {
             Verdict::LeaveOut | Verdict::Mask => return,
             Verdict::Retell(usage) => {
-                if let Some(retold) = self.retell(&[&self.held, came].concat(), usage, tariff) {
+                if let Some(retold) = self.retell(&[&self.held, came].concat(), &usage, tariff) {
                     return output.insert(&retold);
                 }
             }

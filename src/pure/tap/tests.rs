@@ -8,6 +8,7 @@ mod endings;
 mod odd_reports;
 mod open_events;
 mod oracle;
+mod other_usages;
 mod repeated;
 mod reports;
 mod shapes;

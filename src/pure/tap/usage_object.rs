@@ -10,7 +10,24 @@ use serde_json::value::RawValue;
 use super::accumulator::Identity;
 use crate::pure::bill::{Bill, Tariff, Used};
 use crate::pure::money::Credits;
-use crate::pure::usage::{Figure, TokenKinds};
+use crate::pure::usage::{Figure, Report, TokenKinds};
+
+/// The sides of a usage object, as they stand in it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Sides {
+    prompt: Figure,
+    completion: Figure,
+}
+
+impl Sides {
+    /// Those of this report.
+    pub(super) fn of(report: &Report) -> Sides {
+        Sides {
+            prompt: report.prompt,
+            completion: report.completion,
+        }
+    }
+}
 
 /// The usage that a client is told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,13 +46,13 @@ impl ToldUsage {
     }
 
     /// Whether an object that reports these sides says what is billed.
-    fn is_as(&self, (prompt, completion): (Figure, Figure)) -> bool {
+    fn is_as(&self, sides: Sides) -> bool {
         let billed = self.bill.usage;
-        let completion_is = match completion {
+        let completion_is = match sides.completion {
             Figure::Absent => billed.completion.0 == 0,
             figure => figure == Figure::Tokens(billed.completion.0),
         };
-        prompt == Figure::Tokens(billed.prompt.0) && completion_is
+        sides.prompt == Figure::Tokens(billed.prompt.0) && completion_is
     }
 
     /// `cost` and `cost_details`, as members of an object.
@@ -111,19 +128,13 @@ impl ToldUsage {
 
 /// Bytes of an answer, of which `span` is the provider's object `usage` that reports these sides, as the client is told them: without a cost
 /// of the provider's own, and with ours where that is known. None where they stay as they are.
-pub(super) fn retold(
-    bytes: &[u8],
-    span: Range<usize>,
-    sides: (Figure, Figure),
-    told: Option<&ToldUsage>,
-) -> Option<Vec<u8>> {
+pub(super) fn retold(bytes: &[u8], span: Range<usize>, sides: Sides, told: Option<&ToldUsage>) -> Option<Vec<u8>> {
     let (before, usage, after) = (
         bytes.get(..span.start)?,
         bytes.get(span.clone())?,
         bytes.get(span.end..)?,
     );
-    // A name with an escape in it may be any name.
-    let has_own = OWN_COST.find(usage).is_some() || memchr::memchr(b'\\', usage).is_some();
+    let has_own = may_have_own_cost(usage);
     if told.is_none() && !has_own {
         return None;
     }
@@ -133,8 +144,8 @@ pub(super) fn retold(
         out.extend_from_slice(usage.strip_suffix(b"}")?);
         out.push(b',');
     } else {
-        let mut members: BTreeMap<String, Box<RawValue>> = serde_json::from_slice(usage).ok()?;
-        members.retain(|name, _| !OWN_COSTS.contains(&name.as_str()));
+        let mut members: Members = serde_json::from_slice(usage).ok()?;
+        members.retain(|name, _| !is_own_cost(name));
         if let Some(told) = told.filter(|told| !told.is_as(sides)) {
             for (name, tokens) in told.tokens() {
                 members.insert(name.to_owned(), RawValue::from_string(tokens.to_string()).ok()?);
@@ -153,6 +164,54 @@ pub(super) fn retold(
     out.extend_from_slice(after);
     Some(out)
 }
+
+/// Bytes of an answer that begin at `place`, without a cost of the provider's own in the objects `usage` at `spans`: spaces stand behind
+/// each, so that all else stays in its place. None where there is none.
+pub(super) fn without_costs(bytes: &[u8], place: usize, spans: &[Range<usize>]) -> Option<Vec<u8>> {
+    let mut out: Option<Vec<u8>> = None;
+    for span in spans {
+        let within = span.start.checked_sub(place).zip(span.end.checked_sub(place));
+        let usage = within.and_then(|(from, to)| Some((from..to, without_cost(bytes.get(from..to)?)?)));
+        if let Some((range, without)) = usage
+            && let Some(usage) = out.get_or_insert_with(|| bytes.to_vec()).get_mut(range)
+        {
+            usage.copy_from_slice(&without);
+        }
+    }
+    out
+}
+
+/// The object without a cost of the provider's own, as long as it was. None where it has none.
+fn without_cost(usage: &[u8]) -> Option<Vec<u8>> {
+    if !may_have_own_cost(usage) {
+        return None;
+    }
+    let mut members: Members = serde_json::from_slice(usage).ok()?;
+    let all = members.len();
+    members.retain(|name, _| !is_own_cost(name));
+    if members.len() == all {
+        return None;
+    }
+    let mut without = serde_json::to_vec(&members).ok()?;
+    // Nothing is written longer than it can have come: values stay as they are, and names have no escapes that they can do without.
+    if without.len() > usage.len() {
+        return None;
+    }
+    without.resize(usage.len(), b' ');
+    Some(without)
+}
+
+/// Whether the object can have a cost of the provider's own: a name with an escape in it may be any name.
+fn may_have_own_cost(usage: &[u8]) -> bool {
+    OWN_COST.find(usage).is_some() || memchr::memchr(b'\\', usage).is_some()
+}
+
+fn is_own_cost(name: &str) -> bool {
+    OWN_COSTS.contains(&name)
+}
+
+/// The members of an object, with their values as they came.
+type Members = BTreeMap<String, Box<RawValue>>;
 
 /// The names of a provider's own cost; the last is xAI's.
 const OWN_COSTS: [&str; 3] = ["cost", "cost_details", "cost_in_usd_ticks"];

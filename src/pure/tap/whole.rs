@@ -1,11 +1,13 @@
 //! The tap of a whole JSON answer: a chat completion, or embeddings.
 
-use super::accumulator::{Choices, Reading, Spans};
+use super::accumulator::{Choices, Reading};
 use super::response_metadata::Said;
 use super::scan::Scanner;
+use super::spans::Spans;
+use super::usage_object::Sides;
 use crate::pure::bill::{Tariff, Used};
 use crate::pure::tokens::Encoding;
-use crate::pure::usage::{CompletionFrom, CompletionTokens, Figure, Reports, Usage};
+use crate::pure::usage::{CompletionFrom, CompletionTokens, Reports, Usage};
 
 /// Reads a whole answer as it passes. It holds and changes nothing; its memory is bounded whatever the answer's size.
 #[derive(Debug)]
@@ -138,8 +140,8 @@ impl WholeTap {
         &self.reading.spans
     }
 
-    /// Both sides as the last report has them.
-    pub(super) fn sides(&self) -> (Figure, Figure) {
+    /// The sides as the usage object in the root has them.
+    pub(super) fn sides(&self) -> Sides {
         self.reading.seen.sides
     }
 

@@ -1,11 +1,11 @@
 //! What a whole answer costs, told in its `usage`.
 //!
-//! From where that object begins the answer's bytes wait until the answer is whole, for only then is it known what it costs. An answer of
-//! which more than [`TAIL_BYTES_MAX`] would have to wait passes as it is.
+//! From where that object begins, or another usage, the answer's bytes wait until the answer is whole, for only then is it known what it
+//! costs. When more than [`TAIL_BYTES_MAX`] would have to wait, they pass without a cost.
 
 use bytes::Bytes;
 
-use super::usage_object::{ToldUsage, retold};
+use super::usage_object::{ToldUsage, retold, without_costs};
 use super::{Forward, WholeTap};
 use crate::pure::bill::{Bill, Tariff};
 use crate::pure::usage::{PromptTokens, Usage};
@@ -16,7 +16,7 @@ pub struct WholeCost {
     stage: Stage,
     /// Bytes of the answer that came.
     came: usize,
-    /// What waits: the answer from its usage on.
+    /// What waits: the answer from a usage on.
     tail: Vec<u8>,
     counted_prompt: Option<PromptTokens>,
     /// What was told.
@@ -25,10 +25,10 @@ pub struct WholeCost {
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Stage {
-    /// The usage has not begun.
+    /// No usage has begun that has not passed.
     #[default]
     Before,
-    /// It has, at this place of the answer.
+    /// One has, at this place of the answer.
     Since(usize),
     /// What comes passes.
     Over,
@@ -51,14 +51,14 @@ impl WholeCost {
         self.came = begin.saturating_add(chunk.len());
         tap.chunk(chunk);
         let begins = self.stage == Stage::Before;
-        if begins && tap.spans().usage.start > 0 {
-            self.stage = Stage::Since(tap.spans().usage.start);
+        if begins && let Some(place) = tap.spans().first_usage(begin) {
+            self.stage = Stage::Since(place);
         }
         match self.stage {
             Stage::Before if tap.complete() => {
                 self.stage = Stage::Over;
-                let without = self.with_usage(chunk, begin, tap, tariff);
-                without.map_or(Forward::Unchanged, |bytes| Forward::Replace(Bytes::from(bytes)))
+                let with = self.with_usage(chunk, begin, tap, tariff);
+                with.map_or(Forward::Unchanged, |bytes| Forward::Replace(Bytes::from(bytes)))
             }
             Stage::Before | Stage::Over => Forward::Unchanged,
             Stage::Since(place) => {
@@ -78,7 +78,8 @@ impl WholeCost {
                 if !tap.complete() && tap.is_cut() && !is_too_long {
                     return Forward::Replace(chunk.slice(..at));
                 }
-                self.stage = Stage::Over;
+                // The usage that tells the cost may be yet to come.
+                self.stage = if tap.is_cut() { Stage::Before } else { Stage::Over };
                 let tail = std::mem::take(&mut self.tail);
                 // What it costs is not known yet where more is to come, but what it does not.
                 let told = if tap.complete() || is_too_long {
@@ -92,8 +93,21 @@ impl WholeCost {
         }
     }
 
-    /// Bytes of the answer that begin at `place` and have the whole usage, with the cost.
+    /// Bytes of the answer that begin at `place`, without the provider's own cost in any usage, and with what it costs in that of the root,
+    /// where that can be told. None where they stay as they are.
     fn retell(&mut self, bytes: &[u8], place: usize, tap: &mut WholeTap, tariff: &Tariff<'_>) -> Option<Vec<u8>> {
+        let without = without_costs(bytes, place, &tap.spans().other_usages);
+        let came = without.as_deref().unwrap_or(bytes);
+        let has_usage = tap.spans().usage.start > 0;
+        let told = match has_usage {
+            true => self.with_cost(came, place, tap, tariff),
+            false => self.with_usage(came, place, tap, tariff),
+        };
+        told.or(without)
+    }
+
+    /// Bytes of the answer that begin at `place` and have the whole usage of the root, with the cost.
+    fn with_cost(&mut self, bytes: &[u8], place: usize, tap: &mut WholeTap, tariff: &Tariff<'_>) -> Option<Vec<u8>> {
         let span = tap.spans().usage.clone();
         let (from, to) = (span.start.checked_sub(place)?, span.end.checked_sub(place)?);
         let told = match tap.complete() {
@@ -105,14 +119,15 @@ impl WholeCost {
         Some(retold)
     }
 
-    /// The last chunk of an answer without a usage, with one.
-    fn with_usage(&mut self, chunk: &[u8], begin: usize, tap: &mut WholeTap, tariff: &Tariff<'_>) -> Option<Vec<u8>> {
-        if tap.spans().usage_is_none {
+    /// The end of an answer, which begins at `place`, with a usage where it has none in its root.
+    fn with_usage(&mut self, bytes: &[u8], place: usize, tap: &mut WholeTap, tariff: &Tariff<'_>) -> Option<Vec<u8>> {
+        let spans = tap.spans();
+        if spans.usage_is_none || spans.usage.start > 0 || !tap.complete() {
             return None;
         }
-        let brace = tap.spans().end.checked_sub(1)?.checked_sub(begin)?;
+        let brace = spans.end.checked_sub(1)?.checked_sub(place)?;
         let told = self.told(tap, tariff).filter(|_| tap.is_answer())?;
-        let (before, after) = chunk.split_at_checked(brace)?;
+        let (before, after) = bytes.split_at_checked(brace)?;
         self.told = Some(told.bill);
         Some([before, b",\"usage\":", &told.object(), after].concat())
     }

@@ -8,15 +8,24 @@ use std::ops::Range;
 use super::StreamTap;
 use crate::pure::bill::{Bill, Tariff};
 use crate::pure::tap::accumulator::Choices;
-use crate::pure::tap::usage_object::{ToldUsage, retold};
-use crate::pure::usage::{CompletionTokens, Figure, PromptTokens, Reports, Usage};
+use crate::pure::tap::usage_object::{Sides, ToldUsage, retold, without_costs};
+use crate::pure::usage::{CompletionTokens, PromptTokens, Reports, Usage};
 
-/// The usage in an event that has ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// The usages in an event that has ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct EventUsage {
+    /// That which a client reads.
+    root: Option<RootUsage>,
+    /// Where the others stand in the event's data.
+    others: Vec<Range<usize>>,
+}
+
+/// The usage in the root of an event's data.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct RootUsage {
     /// Where it begins and ends in the event's data.
     span: (usize, usize),
-    sides: (Figure, Figure),
+    sides: Sides,
     /// Nothing that is billed follows it.
     is_last: bool,
 }
@@ -43,16 +52,22 @@ impl ToldUse {
 }
 
 impl StreamTap {
-    /// The usage in the event at hand, where there is one that can be told otherwise than it came.
-    pub(super) fn event_usage(&self, tariff: Option<&Tariff<'_>>) -> Option<EventUsage> {
+    /// The usages in the event at hand, where there is one that can be told otherwise than it came.
+    pub(super) fn event_usage(&mut self, tariff: Option<&Tariff<'_>>) -> Option<EventUsage> {
+        let tariff = tariff.filter(|_| self.reading.seen.usage && !self.released)?;
+        let root = self.root_usage(tariff);
+        let others = std::mem::take(&mut self.reading.spans.other_usages);
+        (root.is_some() || !others.is_empty()).then_some(EventUsage { root, others })
+    }
+
+    fn root_usage(&self, tariff: &Tariff<'_>) -> Option<RootUsage> {
         let (seen, span) = (&self.reading.seen, &self.reading.spans.usage);
-        let tariff = tariff.filter(|_| seen.usage && span.end > span.start && !self.released)?;
         // Who reports before its end reports after it too.
         let ends_all = seen.finish && tariff.body.choices() == 1 && !self.reports_often;
         let follows_end = self.finished && seen.choices != Choices::Some;
         // Who did not ask for the usage chunk, which is left out, is not told what it would correct.
         let may_be_last = seen.completion && !self.done && !self.options.drop_usage_chunk;
-        Some(EventUsage {
+        (span.end > span.start).then_some(RootUsage {
             span: (span.start, span.end),
             sides: seen.sides,
             is_last: may_be_last && (ends_all || follows_end),
@@ -65,17 +80,26 @@ impl StreamTap {
     }
 
     /// The event as its client is told it. None where it stays as it is.
-    pub(super) fn retell(&mut self, event: &[u8], usage: EventUsage, tariff: Option<&Tariff<'_>>) -> Option<Vec<u8>> {
+    pub(super) fn retell(&mut self, event: &[u8], usage: &EventUsage, tariff: Option<&Tariff<'_>>) -> Option<Vec<u8>> {
+        let is_last = usage.root.is_some_and(|root| root.is_last);
         let told = match tariff {
-            Some(tariff) if usage.is_last => self.reported_at_end().and_then(|usage| self.told(usage, true, tariff)),
+            Some(tariff) if is_last => self.reported_at_end().and_then(|usage| self.told(usage, true, tariff)),
             _ => None,
         };
-        self.reports_often |= !usage.is_last;
-        self.has_untold_usage = true;
-        let retold_event = in_data(event, usage.span.0..usage.span.1, |object| {
-            retold(object, 0..object.len(), usage.sides, told.as_ref())
+        if usage.root.is_some() {
+            self.reports_often |= !is_last;
+            self.has_untold_usage = true;
+        }
+        let mut has_told = false;
+        let retold_event = in_data(event, |data| {
+            let without = without_costs(data, 0, &usage.others);
+            let came = without.as_deref().unwrap_or(data);
+            let root = usage.root;
+            let retold = root.and_then(|root| retold(came, root.span.0..root.span.1, root.sides, told.as_ref()));
+            has_told = retold.is_some();
+            retold.or(without)
         })?;
-        if let Some(told) = told {
+        if let Some(told) = told.filter(|_| has_told) {
             self.tell(told, self.reported_at_end());
         }
         Some(retold_event)
@@ -152,18 +176,16 @@ impl StreamTap {
     }
 }
 
-/// The event with another object at `span` of its data. None where there is none, or `with` makes none. Data that stands in several lines is
-/// told in one.
-fn in_data(event: &[u8], span: Range<usize>, with: impl FnOnce(&[u8]) -> Option<Vec<u8>>) -> Option<Vec<u8>> {
+/// The event with what `with` makes of its data. None where it has none, or `with` makes none. Data that stands in several lines is told in
+/// one.
+fn in_data(event: &[u8], with: impl FnOnce(&[u8]) -> Option<Vec<u8>>) -> Option<Vec<u8>> {
     let lines: Vec<Range<usize>> = data_lines(event).collect();
     let (first, last) = (lines.first()?, lines.last()?);
     let values: Vec<&[u8]> = lines.iter().filter_map(|line| event.get(line.clone())).collect();
-    let data = values.join(&b' ');
-    let object = with(data.get(span.clone())?)?;
+    let told = with(&values.join(&b' '))?;
     let before = event.get(..first.start)?;
     // A line that is the name alone has no colon that the data could follow.
     let colon: &[u8] = if before.ends_with(b"data") { b":" } else { b"" };
-    let told = [data.get(..span.start)?, &object, data.get(span.end..)?].concat();
     Some([before, colon, &told, event.get(last.end..)?].concat())
 }
 

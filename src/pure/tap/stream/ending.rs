@@ -151,7 +151,7 @@ impl StreamTap {
             }
             Verdict::Retell(usage) => {
                 let event = event();
-                let retold = self.retell(&event, usage, tariff);
+                let retold = self.retell(&event, &usage, tariff);
                 out.put_slice(&retold.unwrap_or(event));
             }
             Verdict::LeaveOut => {}
