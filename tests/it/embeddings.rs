@@ -3,6 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::harness::catalogue::{EMBED, cost};
+use crate::harness::told::told_cost;
 use crate::harness::{Gateway, Reply, Setup, Upstream};
 
 /// A request to embed this.
@@ -99,8 +100,15 @@ async fn without_a_usage_report_the_inputs_are_counted() {
         json!({ "total_tokens": 0 }),
         json!({ "prompt_tokens": 0, "total_tokens": 0 }),
         json!({ "prompt_tokens": 0, "completion_tokens": 0, "total_tokens": 0 }),
+        // Vectors have no completion, so this is not believed.
+        json!({ "prompt_tokens": 5, "completion_tokens": 7, "total_tokens": 12 }),
+        json!({ "prompt_tokens": 5, "total_tokens": 12 }),
+        json!("left out"),
     ] {
-        let list = json!({ "object": "list", "data": [], "model": "up-embed", "usage": usage });
+        let mut list = json!({ "object": "list", "data": [], "model": "up-embed", "usage": usage });
+        if usage == "left out" {
+            list.as_object_mut().unwrap().remove("usage");
+        }
         let upstream = Upstream::always(Reply::json(&list)).await;
         let gateway = Gateway::over(&upstream).await;
         for (input, tokens) in [
@@ -109,12 +117,21 @@ async fn without_a_usage_report_the_inputs_are_counted() {
             (json!([1, 2, 3, 4]), 4),
         ] {
             let before = gateway.spent().await;
-            gateway.http1.post("/llm/embeddings", request(&input)).await.ok();
-            assert_eq!(
-                gateway.spent().await - before,
-                cost(EMBED, tokens, 0),
-                "{input} {usage}"
-            );
+            let answer = gateway.http1.post("/llm/embeddings", request(&input)).await.ok();
+            let owed = cost(EMBED, tokens, 0);
+            assert_eq!(gateway.spent().await - before, owed, "{input} {usage}");
+            let body = answer.json();
+            let told = &body["usage"];
+            if usage.is_null() {
+                assert_eq!((told, told_cost(answer.text())), (&usage, None), "{input}");
+                continue;
+            }
+            // What is shown is what was billed.
+            assert_eq!(told_cost(answer.text()), Some(owed), "{input} {usage}");
+            let shown = ["prompt_tokens", "total_tokens"].map(|name| told[name].as_u64());
+            assert_eq!(shown, [Some(tokens); 2], "{input} {usage}");
+            let has_completion = usage.get("completion_tokens").map(|_| 0);
+            assert_eq!(told["completion_tokens"].as_u64(), has_completion, "{input} {usage}");
         }
     }
 }

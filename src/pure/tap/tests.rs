@@ -15,6 +15,7 @@ mod shapes;
 mod streams;
 mod told;
 mod usual;
+mod vectors;
 
 use bytes::Bytes;
 

@@ -10,13 +10,15 @@ use serde_json::value::RawValue;
 use super::accumulator::Identity;
 use crate::pure::bill::{Bill, Tariff, Used};
 use crate::pure::money::Credits;
+use crate::pure::request_body::Endpoint;
 use crate::pure::usage::{Figure, Report, TokenKinds};
 
-/// The sides of a usage object, as they stand in it.
+/// The sides of a usage object and their total, as they stand in it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Sides {
     prompt: Figure,
     completion: Figure,
+    total: Figure,
 }
 
 impl Sides {
@@ -25,6 +27,7 @@ impl Sides {
         Sides {
             prompt: report.prompt,
             completion: report.completion,
+            total: report.total,
         }
     }
 }
@@ -35,6 +38,8 @@ pub(super) struct ToldUsage {
     pub(super) bill: Bill,
     /// What the prompt makes of the cost, where that is known.
     prompt_cost: Option<Credits>,
+    /// It is that of vectors, which have no completion.
+    is_of_vectors: bool,
 }
 
 impl ToldUsage {
@@ -42,7 +47,11 @@ impl ToldUsage {
     pub(super) fn of(used: &Used<'_>, tariff: &Tariff<'_>) -> Option<ToldUsage> {
         let bill = tariff.bill(used)?;
         let prompt_cost = tariff.prompt_cost(&bill, used);
-        Some(ToldUsage { bill, prompt_cost })
+        Some(ToldUsage {
+            bill,
+            prompt_cost,
+            is_of_vectors: tariff.body.endpoint() == Endpoint::Embeddings,
+        })
     }
 
     /// Whether an object that reports these sides says what is billed.
@@ -52,7 +61,9 @@ impl ToldUsage {
             Figure::Absent => billed.completion.0 == 0,
             figure => figure == Figure::Tokens(billed.completion.0),
         };
-        sides.prompt == Figure::Tokens(billed.prompt.0) && completion_is
+        // That of a chat may have more in it, which is noted elsewhere; that of vectors is their prompt.
+        let total_is = !self.is_of_vectors || [Figure::Absent, Figure::Tokens(billed.prompt.0)].contains(&sides.total);
+        sides.prompt == Figure::Tokens(billed.prompt.0) && completion_is && total_is
     }
 
     /// `cost` and `cost_details`, as members of an object.
@@ -70,19 +81,23 @@ impl ToldUsage {
         out.push(b'}');
     }
 
-    fn tokens(&self) -> [(&'static str, u64); 3] {
+    /// What is told in the place of `sides`. Vectors have no completion, and none is told of them where their provider told none.
+    fn tokens(&self, sides: Sides) -> impl Iterator<Item = (&'static str, u64)> {
         let (prompt, completion) = (self.bill.usage.prompt.0, self.bill.usage.completion.0);
+        let has_completion = !self.is_of_vectors || completion > 0 || sides.completion != Figure::Absent;
         [
-            ("prompt_tokens", prompt),
-            ("completion_tokens", completion),
-            ("total_tokens", prompt.saturating_add(completion)),
+            ("prompt_tokens", Some(prompt)),
+            ("completion_tokens", has_completion.then_some(completion)),
+            ("total_tokens", Some(prompt.saturating_add(completion))),
         ]
+        .into_iter()
+        .filter_map(|(name, tokens)| Some((name, tokens?)))
     }
 
     /// The whole object, where the provider made none.
     pub(super) fn object(&self) -> Vec<u8> {
         let mut out = vec![b'{'];
-        for (name, tokens) in self.tokens() {
+        for (name, tokens) in self.tokens(Sides::default()) {
             out.extend_from_slice(format!("\"{name}\":{tokens},").as_bytes());
         }
         let TokenKinds {
@@ -147,7 +162,7 @@ pub(super) fn retold(bytes: &[u8], span: Range<usize>, sides: Sides, told: Optio
         let mut members: Members = serde_json::from_slice(usage).ok()?;
         members.retain(|name, _| !is_own_cost(name));
         if let Some(told) = told.filter(|told| !told.is_as(sides)) {
-            for (name, tokens) in told.tokens() {
+            for (name, tokens) in told.tokens(sides) {
                 members.insert(name.to_owned(), RawValue::from_string(tokens.to_string()).ok()?);
             }
         }

@@ -8,6 +8,7 @@ use bytes::Bytes;
 use super::usage_object::{ToldUsage, retold, without_costs};
 use super::{Forward, WholeTap};
 use crate::pure::bill::{Bill, Tariff};
+use crate::pure::request_body::Endpoint;
 use crate::pure::usage::{PromptTokens, Usage};
 
 /// Puts the cost into one whole answer as it passes its tap.
@@ -126,7 +127,7 @@ impl WholeCost {
             return None;
         }
         let brace = spans.end.checked_sub(1)?.checked_sub(place)?;
-        let told = self.told(tap, tariff).filter(|_| tap.is_answer())?;
+        let told = self.told(tap, tariff).filter(|_| is_answer(tap, tariff))?;
         let (before, after) = bytes.split_at_checked(brace)?;
         self.told = Some(told.bill);
         Some([before, b",\"usage\":", &told.object(), after].concat())
@@ -140,7 +141,7 @@ impl WholeCost {
         let reported = tap.reported();
         let usage = match reported {
             Some(reported) => reported,
-            None if tap.is_answer() => {
+            None if is_answer(tap, tariff) => {
                 tap.end();
                 self.counted_prompt = tap.reports().prompt().or_else(|| tariff.counted_prompt());
                 Usage {
@@ -152,6 +153,12 @@ impl WholeCost {
         };
         ToldUsage::of(&tap.used(usage, reported.is_some(), tariff), tariff)
     }
+}
+
+/// Whether this is what the request asked for, a chat or vectors, so that it costs something whatever is reported.
+fn is_answer(tap: &WholeTap, tariff: &Tariff<'_>) -> bool {
+    let is_vectors = tariff.body.endpoint() == Endpoint::Embeddings && tap.has_vectors();
+    tap.is_answer() || is_vectors && !tap.is_error()
 }
 
 /// The most bytes of an answer that wait for its end.

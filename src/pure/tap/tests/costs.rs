@@ -30,7 +30,7 @@ purposes: { chat: a/m }
 
 pub(super) struct Call {
     pub(super) model: Arc<Model>,
-    body: RequestBody,
+    pub(super) body: RequestBody,
     pub(super) ceiling: Ceiling,
     pub(super) cost_markup: Option<Markup>,
 }
@@ -94,7 +94,7 @@ impl Call {
     pub(super) fn whole(&self, chunks: &[&[u8]]) -> String {
         let (tariff, mut tap, mut cost, mut out) = (
             self.tariff(),
-            WholeTap::within(Encoding::O200k, Some(1_000), Default::default()),
+            WholeTap::within(Encoding::O200k, Some(self.ceiling.completion.0), Default::default()),
             WholeCost::default(),
             Vec::new(),
         );
