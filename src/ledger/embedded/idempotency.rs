@@ -22,9 +22,10 @@ impl Embedded {
         if !self.is_ours() {
             return Err(changes_hands());
         }
-        if let Some(record) = keys.take(call) {
+        if let Some(record) = keys.running_record(call) {
             return Ok(Found::Known(record));
         }
+        // Before it is given, nothing is said of it to others: who merely looks for an answer keeps nobody from it.
         let mut taken = Taken {
             keys,
             call,

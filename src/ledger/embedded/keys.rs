@@ -26,8 +26,6 @@ pub(super) struct Keys {
 struct Running {
     fingerprint: Fingerprint,
     request: RequestId,
-    /// There was room for its key.
-    has_room: bool,
 }
 
 /// What the file is to hear.
@@ -38,21 +36,6 @@ pub(super) enum Write {
 }
 
 impl Keys {
-    /// Takes a key that no running call has; else what is known of it.
-    pub(super) fn take(&self, call: &KeyedCall) -> Option<Record> {
-        match self.running().entry((call.key.clone(), call.name)) {
-            Entry::Vacant(free) => {
-                free.insert(Running {
-                    fingerprint: call.fingerprint,
-                    request: call.request,
-                    has_room: false,
-                });
-                None
-            }
-            Entry::Occupied(taken) => Some(taken.get().record()),
-        }
-    }
-
     /// What is known of the key that a running call has.
     pub(super) fn running_record(&self, call: &KeyedCall) -> Option<Record> {
         let running = self.running();
@@ -68,13 +51,11 @@ impl Keys {
         }
     }
 
-    /// How many keys of the same API key running calls have that found room, and of which the file has not heard.
+    /// How many keys of the same API key running calls have of which the file has not heard.
     fn unwritten(&self, database: &Database, call: &KeyedCall, known: Timestamp) -> Result<u64, StoreError> {
         let running = self.running();
-        let of_key = running
-            .iter()
-            .filter(|((key, _), running)| *key == call.key && running.has_room);
-        let names: Vec<KeyName> = of_key.map(|((_, name), _)| *name).collect();
+        let of_key = running.keys().filter(|(key, _)| *key == call.key);
+        let names: Vec<KeyName> = of_key.map(|(_, name)| *name).collect();
         drop(running);
         names.into_iter().try_fold(0, |count: u64, name| {
             let other = KeyedCall { name, ..call.clone() };
@@ -90,10 +71,12 @@ impl Keys {
         u64::try_from(self.running().len()).unwrap_or(u64::MAX)
     }
 
-    fn give_room(&self, call: &KeyedCall) {
-        if let Some(running) = self.running().get_mut(&(call.key.clone(), call.name)) {
-            running.has_room = true;
-        }
+    fn give(&self, call: &KeyedCall) {
+        let running = Running {
+            fingerprint: call.fingerprint,
+            request: call.request,
+        };
+        self.running().insert((call.key.clone(), call.name), running);
     }
 
     fn running(&self) -> MutexGuard<'_, HashMap<(KeyId, KeyName), Running>> {
@@ -147,7 +130,8 @@ impl Write {
     }
 }
 
-/// What the file has of a call's key. For the ledger's thread.
+/// Gives the call its key, unless something is known of that: of those who ask for it at once, the first that comes here. For the ledger's
+/// thread.
 ///
 /// # Errors
 /// When the file cannot be read or written.
@@ -157,7 +141,7 @@ pub(super) fn find(
     call: &KeyedCall,
     times: KeyTimes,
 ) -> Result<Found, StoreError> {
-    if let Some(record) = database.key_record(call, times.known)? {
+    if let Some(record) = known(keys, database, call, times)? {
         return Ok(Found::Known(record));
     }
     let most = call.limits.keys_per_key_max;
@@ -169,7 +153,7 @@ pub(super) fn find(
             return Ok(Found::Full);
         }
     }
-    keys.give_room(call);
+    keys.give(call);
     Ok(Found::Nothing)
 }
 

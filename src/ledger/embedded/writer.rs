@@ -142,14 +142,13 @@ impl Committer {
                     // The asker may have gone; the command has taken effect all the same.
                     drop(reply.send(self.execute(op)));
                 }
-                // The asker may have gone.
                 Ok(Command::FindKey(call, found)) => {
-                    drop(found.send(keys::find(
-                        &self.shared.idempotency,
-                        &mut self.database,
-                        &call,
-                        self.known_time.of_keys(),
-                    )));
+                    let (keys, times) = (&self.shared.idempotency, self.known_time.of_keys());
+                    let answer = keys::find(keys, &mut self.database, &call, times);
+                    if found.send(answer).is_err() {
+                        // The asker has gone.
+                        keys.forget(&call);
+                    }
                 }
                 // The asker may have gone.
                 Ok(Command::KnownKey(call, known)) => {

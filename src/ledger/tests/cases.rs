@@ -77,6 +77,7 @@ cases! {
         the_oldest_answers_make_room,
         keys_are_counted_and_expire,
         of_many_at_once_one_has_the_key,
+        those_who_ask_for_an_answer_at_once_all_get_it,
     ],
     lookups: [
         a_call_is_found_by_both_its_names,

@@ -63,6 +63,36 @@ fn a_key_runs_as_long_as_its_call_does_in_the_process_before() {
     ));
 }
 
+/// Whoever no longer waits for its key has none, whether the ledger's thread has heard of it by then or not.
+#[test]
+fn a_key_that_nobody_waits_for_is_free() {
+    let rig = rig();
+    let caller = caller(&rig.store, rig.key);
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_time()
+        .build()
+        .unwrap();
+    let _inside = runtime.enter();
+    for n in 0..100 {
+        let call = keyed(&caller, "left", n);
+        {
+            let mut asked = std::pin::pin!(rig.store.take_key(&call));
+            let mut context = std::task::Context::from_waker(std::task::Waker::noop());
+            assert!(asked.as_mut().poll(&mut context).is_pending());
+            if n % 2 == 0 {
+                block_on(rig.store.known_key(&keyed(&caller, "other", 1_000))).unwrap();
+            }
+        }
+        // The thread has done what it was asked before, once it answers.
+        block_on(rig.store.known_key(&keyed(&caller, "other", 1_000))).unwrap();
+        assert_eq!(block_on(rig.store.known_key(&call)).unwrap(), None, "{n}");
+    }
+    assert!(matches!(
+        block_on(rig.store.take_key(&keyed(&caller, "left", 200))),
+        Ok(Found::Nothing)
+    ));
+}
+
 /// How many keys are known, and what they take, counts against a bound: it is what stands in the file.
 #[test]
 fn a_name_that_is_used_again_when_it_has_expired_counts_once() {

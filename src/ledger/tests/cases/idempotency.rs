@@ -254,6 +254,43 @@ pub(super) fn of_many_at_once_one_has_the_key(rig: &Rig) {
     assert_eq!(taken.iter().map(Vec::len).sum::<usize>(), 1);
 }
 
+/// Each of them asks before any is answered. That one asks is nothing which others are told.
+pub(super) fn those_who_ask_for_an_answer_at_once_all_get_it(rig: &Rig) {
+    let caller = rig.caller("10");
+    let again = |n| call(&caller, "a", n);
+    billed(rig, &caller, again(1), 1, Some("data: 1"));
+    is_replayed(settled(&caller, &again(2)), "data: 1", 1);
+    let asked = (10..18).map(|n| KeyedCall {
+        fingerprint: if n % 3 == 0 { OTHER } else { SAME },
+        ..again(n)
+    });
+    let asked: Vec<KeyedCall> = asked.collect();
+    let answers = block_on(futures::future::join_all(
+        asked.iter().map(|call| caller.take_key(call.clone())),
+    ));
+    for (call, answer) in asked.iter().zip(answers) {
+        let Taking::Known(record) = answer.unwrap() else {
+            panic!("it was called");
+        };
+        match record.repeated(&call.fingerprint) {
+            CONFLICTS if call.fingerprint == OTHER => {}
+            repeated => is_replayed(repeated, "data: 1", 1),
+        }
+    }
+    // Of those who ask for what nobody has, one has it.
+    let unknown = |n| {
+        caller.take_key(KeyedCall {
+            fingerprint: if n % 2 == 0 { OTHER } else { SAME },
+            ..call(&caller, "b", n)
+        })
+    };
+    let answers = block_on(futures::future::join_all((20..28).map(unknown)));
+    let is_taken = |answer: &&Result<Taking, _>| matches!(answer, Ok(Taking::Taken(_)));
+    assert_eq!(answers.iter().filter(is_taken).count(), 1);
+    drop(answers);
+    drop(taken(&caller, call(&caller, "b", 30)));
+}
+
 /// In Redis a key outlives its process; in the embedded ledger what is in memory does not.
 #[test]
 fn a_dead_owner_does_not_block_a_key_for_ever_in_redis() {
