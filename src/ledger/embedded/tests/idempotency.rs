@@ -78,8 +78,9 @@ fn a_key_that_nobody_waits_for_is_free() {
         {
             let mut asked = std::pin::pin!(rig.store.take_key(&call));
             let mut context = std::task::Context::from_waker(std::task::Waker::noop());
-            assert!(asked.as_mut().poll(&mut context).is_pending());
-            if n % 2 == 0 {
+            if asked.as_mut().poll(&mut context).is_ready() {
+                rig.store.end_key(&call, KeyEnd::Unsent);
+            } else if n % 2 == 0 {
                 block_on(rig.store.known_key(&keyed(&caller, "other", 1_000))).unwrap();
             }
         }
