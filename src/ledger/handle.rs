@@ -6,7 +6,7 @@ use super::embedded::{Embedded, EmbeddedAccount};
 use super::journal::Entry;
 use super::redis::{Account, RedisLedger};
 use super::{Orphan, StoreError};
-use crate::pure::ids::RequestId;
+use crate::pure::ids::{KeyId, RequestId};
 use crate::pure::numbers::CallNumber;
 
 /// An account's figures in the store that has them, so that no step has to look the account up again.
@@ -22,6 +22,14 @@ impl AccountHandle {
         match self {
             AccountHandle::Embedded(store, account) => store.next_number(account),
             AccountHandle::Redis(store, account) => store.next_number(account),
+        }
+    }
+
+    /// Whether the account may have this key. Asks nobody, so of one in Redis it says that it may.
+    pub(crate) fn has_key(&self, key: &KeyId) -> bool {
+        match self {
+            AccountHandle::Embedded(store, account) => store.has_key(account, key),
+            AccountHandle::Redis(..) => true,
         }
     }
 

@@ -240,7 +240,7 @@ async fn try_reserve(
 ) -> Result<(Result<crate::ledger::Hold, Denial>, Credits), Refused> {
     let range = worst
         .hold(&hold_prices(worst, model, body))
-        .map_err(|error| too_dear(&error))?;
+        .map_err(|_| too_dear(worst))?;
     let (scope, limits) = limits(access.snapshot, caller);
     let request = ReserveRequest {
         id: access.id,
@@ -286,11 +286,16 @@ fn cost_of(worst: &WorstCase, model: &Model, body: &RequestBody) -> Result<Credi
     worst
         .hold(&hold_prices(worst, model, body))
         .map(|range| range.wanted)
-        .map_err(|error| too_dear(&error))
+        .map_err(|_| too_dear(worst))
 }
 
-fn too_dear(error: &crate::pure::money::MoneyError) -> Refused {
-    ApiError::BadRequest(format!("This call could cost more than any account can hold: {error}.")).into()
+fn too_dear(worst: &WorstCase) -> Refused {
+    let completion = worst.completion_each.saturating_mul(worst.choices);
+    ApiError::BadRequest(format!(
+        "This call could cost more than any account can hold: with {} prompt tokens and {completion} completion tokens.",
+        worst.prompt.0
+    ))
+    .into()
 }
 
 fn call_refused(

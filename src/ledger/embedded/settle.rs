@@ -9,7 +9,7 @@ use super::shared::{EmbeddedAccount, GROUP_MAX, QueuedDebit};
 use crate::ledger::journal::Entry;
 use crate::ledger::{Debit, Orphan, StoreError};
 use crate::pure::account::{AccountState, Settled, Settlement};
-use crate::pure::ids::{AccountId, RequestId};
+use crate::pure::ids::{AccountId, KeyId, RequestId};
 use crate::pure::money::Credits;
 use crate::pure::numbers::CallNumber;
 #[cfg(test)]
@@ -208,6 +208,11 @@ impl Embedded {
         let accounts = self.shared.accounts.read().unwrap_or_else(PoisonError::into_inner);
         let found = accounts.get(account).map(Arc::clone);
         found.ok_or_else(|| StoreError::Corrupt(format!("there is no account {account}")))
+    }
+
+    /// Whether the key is one of the account's, revoked or not.
+    pub(in crate::ledger) fn has_key(&self, account: &EmbeddedAccount, key: &KeyId) -> bool {
+        self.shared.key_of(account, key).is_some()
     }
 
     /// Takes the debit of a call that ended in the process before this one, which lives.

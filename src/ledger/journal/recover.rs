@@ -26,8 +26,8 @@ use crate::pure::time::Timestamp;
 use crate::pure::usage::{CompletionTokens, PromptTokens, Usage};
 
 /// Resolves every journal in the folder whose owner is dead. Blocks. What the store acknowledges later is freed then; a journal is deleted
-/// once nothing stands in it, and put aside when something in it could not be believed. One with calls of accounts that the ledger does not
-/// have stays as it is, for the ledger that has them. A debit that the store acknowledged a short while ago
+/// once nothing stands in it, and put aside when something in it could not be believed. One with calls of accounts or keys that the ledger does
+/// not have stays as it is, for the ledger that has them. A debit that the store acknowledged a short while ago
 /// stays, also beyond the end of this process ([`kept`]).
 pub fn recover(folder: &Path, ledger: &Ledger) -> RecoverReport {
     recover_beside(folder, ledger, None, &mut HashSet::new())
@@ -166,7 +166,7 @@ pub fn keep(journal: &Journal, ledger: &Ledger, stopped: &AtomicBool) {
     }
 }
 
-/// Resolves the calls of dead processes, in any order, but for those of accounts that the ledger does not have.
+/// Resolves the calls of dead processes, in any order, but for those of accounts or keys that the ledger does not have.
 fn resolve(files: &[Arc<JournalFile>], ledger: &Ledger, told: &mut HashSet<PathBuf>, report: &mut RecoverReport) {
     let (mut calls, mut waiting) = (Vec::new(), BTreeMap::<PathBuf, (u64, AccountId)>::new());
     for file in files {
@@ -190,8 +190,10 @@ fn resolve(files: &[Arc<JournalFile>], ledger: &Ledger, told: &mut HashSet<PathB
     }
     for (file, number, found) in calls {
         let id = found.id;
-        let Ok(place) = ledger.place(&found.account) else {
-            // It may be the journal of another ledger: this one knows of its calls neither that they are billed nor that they are not.
+        let place = ledger.place(&found.account).ok();
+        let Some(place) = place.filter(|place| place.has_key(&found.key)) else {
+            // It may be the journal of another ledger: this one knows of its calls neither that they are billed nor that they are not. An
+            // account of the same name is another one there, but no key of it is the same.
             file.keep_waiting();
             file.forget_found();
             let of_file = waiting.entry(file.path().to_owned());
@@ -211,8 +213,8 @@ fn resolve(files: &[Arc<JournalFile>], ledger: &Ledger, told: &mut HashSet<PathB
         if told.insert(path.clone()) {
             let path = path.display();
             let line = format!(
-                "{path}: calls of accounts that are not in this ledger: {calls}, such as one of {account}; the journal stays, and waits \
-                 for the ledger that has them"
+                "{path}: calls of accounts or keys that are not in this ledger: {calls}, such as one of {account}; the journal stays, and \
+                 waits for the ledger that has them"
             );
             refuse(report, line);
         } else {

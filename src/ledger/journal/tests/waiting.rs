@@ -25,7 +25,7 @@ fn a_journal_waits_for_the_ledger_that_has_its_accounts_and_that_is_told_once() 
     let mut report = RecoverReport::default();
     let lines = told(|| report = recover::recover_others(&own, &other));
     let money = format!(
-        "ERROR MONEY: {}: calls of accounts that are not in this ledger: 1, such as one of acme; ",
+        "ERROR MONEY: {}: calls of accounts or keys that are not in this ledger: 1, such as one of acme; ",
         path.display()
     );
     let is_of_journal = |line: &&String| line.starts_with(&money);
@@ -48,6 +48,30 @@ fn a_journal_waits_for_the_ledger_that_has_its_accounts_and_that_is_told_once() 
     assert_eq!(rig.spent(), cost(8, 5));
     rig.process().ledger.close();
     assert!(!path.exists());
+}
+
+/// It has the account's name from somebody else: a test's ledger and the real one often have the same names.
+#[test]
+fn an_account_of_the_same_name_in_another_ledger_is_billed_nothing() {
+    let mut rig = Rig::new();
+    let folder = rig.folder.path().to_owned();
+    let mut hold = rig.call(1);
+    hold.pass(CompletionTokens(5), None);
+    die(vec![hold]);
+    rig.process = None;
+    let other = Embedded::open(&folder.join("other.db"), Clock::manual(NOW)).unwrap();
+    let other = Ledger::Embedded(other);
+    let theirs = caller_of(&other, "acme", "10", Default::default());
+    let own = Journal::open(&folder);
+    let report = recover::recover_others(&own, &other);
+    assert_eq!((report.journals, report.settled, report.refused.len()), (1, 0, 1));
+    let Figures { balance, .. } = block_on(theirs.figures()).unwrap();
+    assert_eq!(balance, credits("10"));
+    other.close();
+    own.close();
+    rig.start("0");
+    assert_eq!(rig.process().recovered.settled, 1);
+    assert_eq!(rig.spent(), cost(8, 5));
 }
 
 #[test]

@@ -145,6 +145,7 @@ impl Settler {
         };
         match with.settled {
             Settled::Now { .. } | Settled::Already => {
+                tell_if_anothers(&debit, &with);
                 self.acknowledged(debit, &with, now, lost);
                 true
             }
@@ -317,6 +318,21 @@ enum Answer {
     Apart,
     /// Nothing: none came, or an error that says nothing of it.
     Nothing,
+}
+
+/// A call of this process that Redis says was settled before this process has told it: somebody else took it over, such as a gateway that was
+/// given a copy of the journal. What that one billed stands, and the client may have been told another cost.
+fn tell_if_anothers(debit: &QueuedDebit, with: &SettledWith) {
+    let is_first = debit.origin == Origin::Own && debit.sent == 1 && debit.entry.kept_since().is_none();
+    if is_first && matches!(with.settled, Settled::Already) {
+        log::error!(
+            "MONEY: request {} of {} ({}) was settled by another before it ended here, as if its gateway had died: what that billed stands. \
+             Was its journal copied to another gateway?",
+            debit.hold,
+            debit.account.id(),
+            debit.debit.cost
+        );
+    }
 }
 
 /// Whether an answer proves that no server ran the script: as if it had not been sent. One that names another master (ASK) does not, for that one

@@ -238,3 +238,34 @@ fn what_no_server_has_run_was_not_sent() {
         assert_eq!(sent_after(&format!("-{text}\r\n")), Some(2), "{text}");
     }
 }
+
+/// It is told where this gateway itself has not sent it before: then its journal was given to another.
+#[test]
+fn a_call_that_another_has_settled_is_told() {
+    let server = RedisServer::start();
+    let shared = opened(&server);
+    let shard = shared.shards.all().remove(0);
+    let told_after = |sent: u32, origin: Origin, text: &str| {
+        let mut settler = settler(&shared);
+        let mut settlement = settlement(&account(&shared, "acme"), 1);
+        (settlement.sent, settlement.origin) = (sent, origin);
+        shard.queue.settle(settlement);
+        let batch = next_batch(&mut settler);
+        let lines = crate::ledger::tests::logged::logged(|| {
+            settler.read_answers(batch, vec![answer(text)], 0);
+        });
+        lines
+            .iter()
+            .filter(|line| line.contains("was settled by another"))
+            .count()
+    };
+    let (now, already) = ("$8\r\nsettled \r\n", "$8\r\nalready \r\n");
+    assert_eq!(told_after(1, Origin::Own, already), 1);
+    for (sent, origin, text) in [
+        (1, Origin::Own, now),
+        (2, Origin::Own, already),
+        (1, Origin::Adopted, already),
+    ] {
+        assert_eq!(told_after(sent, origin, text), 0, "{sent} {origin:?} {text}");
+    }
+}
