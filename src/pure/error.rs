@@ -359,6 +359,13 @@ impl ApiError {
             _ => ApiError::UpstreamFailed,
         }
     }
+
+    /// What a provider's error within a stream comes to, by the code in it: as the status of an answer that is not streamed where the request
+    /// is to blame or the provider is busy. None for all else, of which the stream's client only learns that its provider failed.
+    pub fn within_stream(code: Option<u16>) -> Option<WireError> {
+        let wire = ApiError::from_upstream_status(code?, None).to_wire();
+        (wire.status < 500).then_some(wire)
+    }
 }
 
 /// What `Retry-After` says when nobody knows better, in seconds.

@@ -77,16 +77,20 @@ fn check_bytes(shape: &Shape, asks: Asks, got: &str) {
     match shape.ending {
         Ending::Done => assert_eq!(end, ""),
         Ending::Finished | Ending::Open => assert_eq!(end, DONE),
-        Ending::Error(_) => {
+        Ending::Error(code) => {
             let event = end.strip_suffix(DONE).and_then(|end| end.strip_suffix("\n\n"));
             let event = event.and_then(|event| event.strip_prefix("data: ")).unwrap();
             let event: Value = serde_json::from_str(event).unwrap();
             assert_eq!(event["object"], "chat.completion.chunk");
             let choices = json!([{ "index": 0, "delta": { "content": "" }, "finish_reason": "error" }]);
             assert_eq!(event["choices"], choices);
+            let (status, kind) = match code {
+                Some(429) => (429, "rate_limit_error"),
+                _ => (502, "upstream_error"),
+            };
             assert_eq!(
                 (&event["error"]["code"], &event["error"]["type"]),
-                (&json!(502), &json!("upstream_error"))
+                (&json!(status), &json!(kind))
             );
             assert!(!end.contains("SECRET"), "{end}");
         }

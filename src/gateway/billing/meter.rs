@@ -197,9 +197,14 @@ impl Meter {
             is_usual = false;
             match &mut self.tap {
                 Tap::Stream(tap) => {
-                    append(body, tap.billed_end(self.framing, STREAM_FAILED, Some(&tariff())));
-                    if let Some(other) = self.start.other().filter(|other| other.is_error()) {
-                        let code = other.error_code();
+                    let error = self.start.other().filter(|other| other.is_error());
+                    let error = error.map(|other| other.error_code());
+                    let told = error.and_then(ApiError::within_stream);
+                    let why = told
+                        .as_ref()
+                        .map_or(STREAM_FAILED, |told| (told.message.as_str(), told.kind, told.status));
+                    append(body, tap.billed_end(self.framing, why, Some(&tariff())));
+                    if let Some(code) = error {
                         self.has_failed = true;
                         return Passed::Failed { code };
                     }

@@ -94,6 +94,21 @@ fn what_a_provider_answers_is_told_as_it_helps() {
 }
 
 #[test]
+fn within_a_stream_only_what_blames_the_request_and_a_busy_provider_are_told_apart() {
+    for code in 0..1_000 {
+        let told = ApiError::within_stream(Some(code)).map(|told| (told.status, told.kind));
+        let expected = match code {
+            400 | 409 | 413 | 415 | 422 => Some((code, "invalid_request_error")),
+            404 => Some((404, "not_found_error")),
+            429 => Some((429, "rate_limit_error")),
+            _ => None,
+        };
+        assert_eq!(told, expected, "{code}");
+    }
+    assert_eq!(ApiError::within_stream(None), None);
+}
+
+#[test]
 fn each_limit_is_told_by_its_name() {
     for (limit, name) in [
         (LimitKind::Requests, "requests_per_minute"),

@@ -105,8 +105,27 @@ fn check_kept(stream: &Bytes, out: &[u8], tap: &StreamTap, options: TapOptions) 
     }
 }
 
+/// A stream has its end, and the error event in it blames the request where that in whose place it stands does.
 fn check_end(out: &[u8], tap: &StreamTap) {
     assert!(tap.done() || out.ends_with(b"data: [DONE]\n\n"), "a stream has no end");
+    if tap.error_event() && !tap.done() {
+        let (code, kind) = match tap.error_code() {
+            Some(code @ (400 | 409 | 413 | 415 | 422)) => (code, "invalid_request_error"),
+            Some(404) => (404, "not_found_error"),
+            Some(429) => (429, "rate_limit_error"),
+            _ => (502, "upstream_error"),
+        };
+        let (begin, end) = (
+            format!("\"error\":{{\"code\":{code},"),
+            format!("\"type\":\"{kind}\"}}}}\n\ndata: [DONE]\n\n"),
+        );
+        let at = memchr::memmem::rfind(out, b"\"error\":{").unwrap_or(out.len());
+        let told = out.get(at..).unwrap_or_default();
+        assert!(
+            told.starts_with(begin.as_bytes()) && told.ends_with(end.as_bytes()),
+            "the error event blames another"
+        );
+    }
 }
 
 /// The first byte chooses the cut, the rest is a whole answer: the scanner agrees with `serde_json` about its usage,

@@ -5,6 +5,7 @@ mod byok;
 mod costs;
 mod counter;
 mod endings;
+mod error_codes;
 mod odd_reports;
 mod open_events;
 mod oracle;

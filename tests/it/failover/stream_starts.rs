@@ -172,7 +172,11 @@ async fn the_last_targets_stream_leaves_as_it_comes_and_fails_within() {
             let [.., error, done] = &events[..] else {
                 panic!("{name}: {events:?}")
             };
-            assert!(error.contains("\"code\":502"), "{name}: {events:?}");
+            let code = match name {
+                "one that says that it is busy" | "an error as JSON that goes on" => 429,
+                _ => 502,
+            };
+            assert!(error.contains(&format!("\"code\":{code},")), "{name}: {events:?}");
             assert_eq!(*done, "data: [DONE]", "{name}");
             let is_theirs = |words: &&&str| answer.text().contains(**words);
             assert_eq!(["Overloaded", "<h1>", "\"no\""].iter().find(is_theirs), None, "{name}");
@@ -293,6 +297,65 @@ async fn a_long_start_of_a_stream_does_not_wait() {
     assert!(events[events.len() - 2].contains("\"code\":502"), "{events:?}");
     assert_eq!((events.len(), spare.seen().len()), (82, 0));
     assert_eq!(gateway.spent().await, Decimal::ZERO);
+}
+
+/// Its head leaves at once, so the error can only be told in the stream. Clients try again after a 502.
+#[tokio::test]
+async fn an_error_in_the_stream_of_an_only_target_says_what_a_whole_answer_says_by_its_status() {
+    for (code, status) in [
+        (json!("context_length_exceeded"), 400),
+        (json!("content_filter"), 400),
+        (json!(400), 400),
+        (json!(404), 404),
+        (json!(413), 413),
+        (json!(422), 422),
+        (json!(429), 429),
+        // The operator's key and account, and a failure.
+        (json!(401), 500),
+        (json!(402), 500),
+        (json!(403), 500),
+        (json!(529), 500),
+        (Value::Null, 500),
+    ] {
+        let error = error_event(code.clone());
+        let upstream = Upstream::by(move |number, _| match number % 5 {
+            0 => Reply::json(&serde_json::from_str(&error).unwrap()),
+            1 => Reply::stream().event(&error).end(),
+            2 => no_event().event(&error).end(),
+            3 => Reply::stream().role().text("Hello").event(&error).end(),
+            _ => Reply::stream().chunk(&error).end(),
+        })
+        .await;
+        let gateway = Gateway::over(&upstream).await;
+        for client in [&gateway.http1, &gateway.h2c] {
+            let whole = client.post("/llm/chat", request(SMALL)).await;
+            assert_eq!(whole.status, status, "{code}");
+            let whole = whole.json();
+            let (told, kind) = match status {
+                500 => (json!(502), json!("upstream_error")),
+                _ => (whole["error"]["code"].clone(), whole["error"]["type"].clone()),
+            };
+            for _ in 1..5 {
+                let answer = client.post("/llm/chat", streaming(SMALL)).await.ok();
+                let events: Vec<&str> = answer.text().split_terminator("\n\n").collect();
+                let [.., error, "data: [DONE]"] = events[..] else {
+                    panic!("{code}: {events:?}")
+                };
+                let error: Value = serde_json::from_str(error.strip_prefix("data: ").unwrap()).unwrap();
+                assert_eq!(error["choices"][0]["finish_reason"], "error", "{code}");
+                assert_eq!(error["error"]["code"], told, "{code}: {events:?}");
+                assert_eq!(error["error"]["type"], kind, "{code}: {events:?}");
+                assert!(!answer.text().contains("verloaded"), "{code}: {events:?}");
+            }
+        }
+        // What was delivered before it is paid, and nothing else.
+        assert_eq!(gateway.spent().await, cost(SMALL, 2 * PROMPT, 2), "{code}");
+        if status < 429 {
+            let open = gateway.metrics().sum("tollgate_breaker_open", &[("provider", "main")]);
+            assert_eq!(open, Decimal::ZERO, "{code}: the target works");
+        }
+        gateway.check_books().await;
+    }
 }
 
 #[tokio::test]

@@ -210,10 +210,15 @@ async fn a_stream_that_broke_off(store: OnStore<'_>) {
     let upstream = Upstream::by(|n, _| match n {
         0 => Reply::stream().role().reset(),
         1 => Reply::stream().role().text("Hello").reset(),
-        _ => Reply::stream()
+        2 => Reply::stream()
             .role()
             .text("Hello")
             .event(r#"{"error":{"message":"no","code":500}}"#)
+            .end(),
+        _ => Reply::stream()
+            .role()
+            .text("Hello")
+            .event(r#"{"error":{"message":"no","code":"context_length_exceeded"}}"#)
             .end(),
     })
     .await;
@@ -221,20 +226,21 @@ async fn a_stream_that_broke_off(store: OnStore<'_>) {
     let (client, path, body) = (&gateway.http1, "/llm/chat/stream", request(SMALL));
     let nothing = keyed(client, path, body.clone(), "a").await.ok();
     assert!(nothing.text().contains("\"error\""));
-    for key in ["a", "b"] {
+    for (key, code) in [("a", 502), ("b", 502), ("c", 400)] {
         let first = again(client, path, &body, key).await.ok();
+        let error = format!("\"error\":{{\"code\":{code},");
         assert!(
-            first.text().contains("Hello") && first.text().contains("\"error\""),
+            first.text().contains("Hello") && first.text().contains(&error),
             "{}",
             first.text()
         );
         assert_eq!(first.header("idempotency-replayed"), "");
         is_replay(&again(client, path, &body, key).await, &first);
     }
-    assert_eq!(upstream.seen().len(), 3);
+    assert_eq!(upstream.seen().len(), 4);
     assert_eq!(
         gateway.spent().await,
-        cost(SMALL, crate::chat::PROMPT, 1) * Decimal::TWO
+        cost(SMALL, crate::chat::PROMPT, 1) * Decimal::from(3)
     );
     gateway.check_books().await;
 }

@@ -4,6 +4,7 @@ use bytes::{BufMut, Bytes, BytesMut};
 
 use super::{StreamTap, Terminal, Verdict};
 use crate::pure::bill::Tariff;
+use crate::pure::error::{ApiError, StreamError};
 use crate::pure::tap::accumulator::Identity;
 use crate::pure::tap::error_event;
 use crate::pure::tap::error_event::DONE_EVENT;
@@ -166,13 +167,14 @@ impl StreamTap {
 
     /// Ends the stream with our error event in place of the upstream's, which is the event at hand.
     pub(super) fn mask(&mut self, tariff: Option<&Tariff<'_>>) -> Bytes {
-        self.error = Some(self.reading.seen.error_code);
+        let code = self.reading.seen.error_code;
+        self.error = Some(code);
         self.closed = true;
         let mut out = BytesMut::new();
         self.close_released(&mut out);
         if !self.done {
             out.put_slice(&self.told_anew(tariff));
-            write_masked(&mut out, &self.reading.identity);
+            write_masked(&mut out, &self.reading.identity, code);
         }
         out.freeze()
     }
@@ -197,15 +199,17 @@ impl StreamTap {
     }
 }
 
-/// Writes the event that takes the place of an upstream's error event, and `[DONE]`.
-pub(in crate::pure::tap) fn write_masked(out: &mut BytesMut, identity: &Identity) {
-    error_event::write(out, identity, MASKED_MESSAGE, MASKED_TYPE, MASKED_CODE);
+/// Writes the event that takes the place of an upstream's error event, which had this code, and `[DONE]`.
+pub(in crate::pure::tap) fn write_masked(out: &mut BytesMut, identity: &Identity, code: Option<u16>) {
+    let told = ApiError::within_stream(code);
+    let (message, error_type, code) = told
+        .as_ref()
+        .map_or(MASKED, |told| (told.message.as_str(), told.kind, told.status));
+    error_event::write(out, identity, message, error_type, code);
 }
 
-/// The words that take the place of an upstream's own.
-const MASKED_MESSAGE: &str = "The upstream provider failed while answering.";
-const MASKED_TYPE: &str = "upstream_error";
-const MASKED_CODE: u16 = 502;
+/// What takes the place of an upstream's own words that neither blame the request nor say that it is busy.
+const MASKED: StreamError = ("The upstream provider failed while answering.", "upstream_error", 502);
 
 /// What a client is told whose credit ends before its answer does.
 const NO_CREDIT_MESSAGE: &str = "The credit of the account does not cover the rest of this answer.";

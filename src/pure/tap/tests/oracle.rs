@@ -47,13 +47,16 @@ pub(super) fn outcome(stream: &[u8], options: TapOptions) -> Outcome {
         }
         if (block.error_name || is_error(&value)) && !is_done {
             let code = &value["error"]["code"];
+            let is_word = ["context_length_exceeded", "content_filter"].contains(&code.as_str().unwrap_or_default());
             let number = code
                 .as_u64()
                 .or_else(|| code.as_str().and_then(|code| code.parse().ok()));
-            outcome.error = Some(number.and_then(|code| u16::try_from(code).ok()));
+            let code = number.and_then(|code| u16::try_from(code).ok());
+            let code = if is_word { Some(400) } else { code };
+            outcome.error = Some(code);
             if !outcome.done {
                 let mut masked = bytes::BytesMut::new();
-                stream::write_masked(&mut masked, &identity);
+                stream::write_masked(&mut masked, &identity, code);
                 outcome.out.extend(masked);
             }
             outcome.finished |= outcome.done;

@@ -42,11 +42,16 @@ fn check(shape: &Shape, options: TapOptions, cuts: [usize; 2]) {
         Ending::Finished | Ending::Open => expected.push_str(DONE),
         Ending::Error(code) => {
             assert_eq!((tap.error_event(), tap.error_code()), (true, code), "{name}");
+            let told = if code == Some(429) { 429 } else { 502 };
             let out = String::from_utf8(out.clone()).unwrap();
             let masked = out.strip_prefix(&expected).unwrap();
             assert!(
                 masked.starts_with("data: {") && masked.ends_with(DONE) && !masked.contains("SECRET"),
                 "{name}"
+            );
+            assert!(
+                masked.contains(&format!("\"error\":{{\"code\":{told},")),
+                "{name}: {masked}"
             );
             expected.push_str(masked);
         }

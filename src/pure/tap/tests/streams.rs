@@ -81,6 +81,7 @@ fn error() -> impl Strategy<Value = Value> {
     prop_oneof![
         Just(json!({"error": {"message": SECRET, "code": 429}})),
         Just(json!({"error": {"message": SECRET, "code": "503"}, "choices": [{"delta": {"content": "x"}}]})),
+        Just(json!({"error": {"message": SECRET, "code": "context_length_exceeded"}})),
         Just(json!({"error": SECRET})),
         Just(json!({"object": "error", "message": SECRET})),
     ]

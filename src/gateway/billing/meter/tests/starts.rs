@@ -61,6 +61,11 @@ fn of_what_comes_in_the_place_of_events_nothing_passes() {
         (r#"{"error":{"code":401,"message":"no"}}"#, failed(Some(401)), at_once),
         (r#" {"error":"no"}"#, failed(None), at_once),
         (r#"{"error":{"code":429,"message":"no"}"#, failed(Some(429)), at_end),
+        (
+            r#"{"error":{"code":"context_length_exceeded","message":"no"}}"#,
+            failed(Some(400)),
+            at_once,
+        ),
         (&whole("no", &Value::Null), Passed::Died, at_once),
         ("[1, \"no\"]", Passed::Died, at_once),
         ("[1, \"no\"", Passed::Died, at_end),
@@ -82,7 +87,14 @@ fn of_what_comes_in_the_place_of_events_nothing_passes() {
         let [error, "data: [DONE]"] = events[..] else {
             panic!("{left}")
         };
-        assert!(error.contains("\"code\":502") && !left.contains("no\""), "{left}");
+        let code = match passed {
+            Passed::Failed {
+                code: Some(code @ (400 | 429)),
+            } => code,
+            _ => 502,
+        };
+        assert!(error.contains(&format!("\"error\":{{\"code\":{code},")), "{left}");
+        assert!(!left.contains("no\"") && !left.contains("exceeded"), "{left}");
         assert!(!left.contains("html"), "{left}");
         let metered = taken(&mut ctx).finish();
         let is_free = metered.is_error && metered.reported.is_none() && metered.delivered.0 == 0;
