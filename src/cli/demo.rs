@@ -108,9 +108,10 @@ impl Demo {
             Some(config) => (config, None),
             None => simulate(&layout).map(|(config, simulated)| (config, Some(simulated)))?,
         };
-        if args.with_traffic {
-            with_traffic(&config, &layout.folder)?;
-        }
+        let traffic = match args.with_traffic {
+            true => with_traffic(&config, &layout.folder)?,
+            false => None,
+        };
         let key = account_with_key(&config, &layout.folder)?;
         let live = on_sale(&config, &config.load_catalogue()?);
         let model = live
@@ -128,6 +129,7 @@ impl Demo {
             console: format!("http://{}/", reachable(operator_listen)),
             operator_token: operator_token.reveal().to_owned(),
             model: model.id.to_string(),
+            traffic,
             simulated: simulated.is_some(),
         };
         Ok(Demo {
@@ -287,14 +289,25 @@ fn account_with_key(config: &Config, folder: &Path) -> Result<ApiKey, Failure> {
     Ok(key)
 }
 
-/// The day before the first start, unless the ledger has it.
-fn with_traffic(config: &Config, folder: &Path) -> Result<(), Failure> {
+/// What came of the wish for a day of traffic.
+enum Made {
+    /// The day, in which the demo's own account called with this key.
+    Whole(ApiKey),
+    /// The day, without the demo's own account, which was there before.
+    OfOthers,
+    /// Nothing: the ledger has such a day.
+    Nothing,
+}
+
+/// The day before the first start, unless the ledger has it: then, and where it is not the whole day, what is told of that.
+fn with_traffic(config: &Config, folder: &Path) -> Result<Option<&'static str>, Failure> {
     let demo = ACCOUNT.parse().map_err(|error| Failure::new(format!("{error}")))?;
     let catalogue = config.load_catalogue()?;
     let path = folder.join(files::LEDGER);
     match traffic::make(config, &path, &catalogue, Clock::System.now(), &demo)? {
-        Some(key) => files::keep(folder, files::KEY, &key),
-        None => Ok(()),
+        Made::Whole(key) => files::keep(folder, files::KEY, &key).map(|()| None),
+        Made::OfOthers => Ok(Some(DAY_OF_OTHERS)),
+        Made::Nothing => Ok(Some(DAY_IS_THERE)),
     }
 }
 
@@ -317,6 +330,10 @@ pub(in crate::cli) use self::files::SIMULATED_KEY;
 pub(super) const HAS_IT: &str = ": the demo that runs here has it; stop that before you start this";
 const DATA_DIR: &str = "data/demo";
 const ACCOUNT: &str = "demo";
+const DAY_IS_THERE: &str =
+    "this ledger has its day of calls already, and none is added; for a new one choose another --data-dir";
+const DAY_OF_OTHERS: &str =
+    "the account demo is older, and has none of the day's calls; for a day with its own choose another --data-dir";
 const CREDIT_PICO: i64 = 10_000_000_000_000;
 const LISTEN_PORT: u16 = 8080;
 const ADMIN_PORT: u16 = 9090;

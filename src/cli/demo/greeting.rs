@@ -28,6 +28,9 @@ pub(super) struct Greeting {
     pub(super) operator_token: String,
     /// Where who has the key sees its money.
     pub(super) wallet: String,
+    /// Why there is no day of calls, or not the whole of it, though one was asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) traffic: Option<&'static str>,
     #[serde(skip)]
     pub(super) model: String,
     #[serde(skip)]
@@ -71,6 +74,7 @@ impl Greeting {
             console,
             operator_token,
             wallet,
+            traffic,
             model,
             simulated,
         } = self;
@@ -83,6 +87,7 @@ impl Greeting {
             }
             false => "Answers come from the real provider, whose price you pay.",
         };
+        let traffic = traffic.map_or_else(String::new, |told| format!("traffic   {told}\n"));
         let body = format!(
             r#"{{"model":"{model}","stream":true,"messages":[{{"role":"user","content":"Tell me a short story."}}]}}"#
         );
@@ -96,7 +101,7 @@ impl Greeting {
              status    {status_page}\n\
              console   {console}  (sign in with {operator_token})\n\
              wallet    {wallet}  (open it with the key)\n\
-             \n\
+             {traffic}\n\
              A streamed completion:\n\
              \n\
              curl -N {base_url}/llm/chat/stream \\\n  \

@@ -204,6 +204,42 @@ fn a_day_of_traffic_is_what_its_calls_would_have_left() {
     assert_eq!(first.greeting.key, second.greeting.key);
     assert_eq!(receipts("acme").len(), acme.len(), "a second start adds nothing");
     assert_eq!(audit(&second.config).findings, Vec::new());
+
+    // And says so, in one line, beside all that a start says.
+    let text = first.greeting.written(Format::Text).unwrap();
+    assert!(!text.contains("\ntraffic "), "{text}");
+    let text = second.greeting.written(Format::Text).unwrap();
+    let told = text.lines().find_map(|line| line.strip_prefix("traffic   ")).unwrap();
+    assert!(told.contains("already") && told.contains("--data-dir"), "{told}");
+    let json: Value = serde_json::from_str(&second.greeting.written(Format::Json).unwrap()).unwrap();
+    assert_eq!(json["traffic"], told);
+}
+
+#[test]
+fn who_asks_for_a_day_where_the_demo_ran_before_is_told_whose_it_is() {
+    let folder = tempfile::tempdir().unwrap();
+    let args = args(&folder, "127.0.0.1:0");
+    let before = Demo::prepare(&args, no_environment).unwrap();
+    let args = DemoArgs {
+        with_traffic: true,
+        ..args
+    };
+    let after = Demo::prepare(&args, no_environment).unwrap();
+    assert_eq!(before.greeting.key, after.greeting.key);
+    let calls = |account: &str| {
+        let query = crate::ledger::admin::ReceiptQuery::newest(&account.parse().unwrap(), 1_000);
+        match ask(&after.config, AdminOp::Receipts(query)).unwrap() {
+            AdminReply::Receipts(page) => page.receipts.len(),
+            other => panic!("{other:?}"),
+        }
+    };
+    assert!(calls("acme") > 300 && calls("demo") == 0);
+    let text = after.greeting.written(Format::Text).unwrap();
+    let told = text.lines().find_map(|line| line.strip_prefix("traffic   ")).unwrap();
+    assert!(
+        told.contains("the account demo is older") && told.contains("--data-dir"),
+        "{told}"
+    );
 }
 
 #[test]

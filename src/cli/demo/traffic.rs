@@ -5,6 +5,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use super::Made;
 use super::customers::{CUSTOMERS, Customer, Dice};
 use crate::cli::failure::Failure;
 use crate::cli::key::random;
@@ -31,7 +32,7 @@ use crate::pure::request_body::Endpoint;
 use crate::pure::time::Timestamp;
 use crate::pure::usage::{CompletionTokens, PromptTokens, Usage};
 
-/// Makes the traffic, unless the ledger has it already; `demo` is the demo's own account and its key.
+/// Makes the traffic, unless the ledger has it already; `demo` is the demo's own account.
 ///
 /// # Errors
 /// When the ledger cannot be opened or written.
@@ -41,7 +42,7 @@ pub(super) fn make(
     catalogue: &Catalogue,
     now: Timestamp,
     demo: &AccountId,
-) -> Result<Option<ApiKey>, Failure> {
+) -> Result<Made, Failure> {
     let clock = Clock::manual(now.plus_millis(-DAY_MS));
     let bounds = ReceiptBounds {
         days: config.receipts.keep_days,
@@ -77,7 +78,7 @@ struct Planned {
 }
 
 impl Day<'_> {
-    fn run(&mut self, demo: &AccountId) -> Result<Option<ApiKey>, Failure> {
+    fn run(&mut self, demo: &AccountId) -> Result<Made, Failure> {
         let AdminReply::Accounts { accounts } = self.store.run_blocking(AdminOp::AccountList)? else {
             return Err(Failure::wrong_reply());
         };
@@ -86,7 +87,7 @@ impl Day<'_> {
             .iter()
             .any(|customer| is_known(customer.name) && customer.name != demo.as_str())
         {
-            return Ok(None);
+            return Ok(Made::Nothing);
         }
         // The demo's own account of an earlier start has a past of its own.
         let customers: Vec<&Customer> = CUSTOMERS.iter().filter(|customer| !is_known(customer.name)).collect();
@@ -124,7 +125,7 @@ impl Day<'_> {
             }
         }
         self.finish()?;
-        Ok(kept)
+        Ok(kept.map_or(Made::OfOthers, Made::Whole))
     }
 
     fn create(&self, account: &AccountId, customer: &Customer) -> Result<(), Failure> {
