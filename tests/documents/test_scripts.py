@@ -75,6 +75,19 @@ def test_what_could_not_be_tried_has_not_passed(scripts, told):
         assert "modes: 0 passed, 0 failed, 1 skipped;" in output
 
 
+@pytest.mark.parametrize(
+    ("options", "passed_on"),
+    [([], ""), (["--with-traffic"], " --with-traffic"), (["--with-traffic", "--", "--json"], " --with-traffic --json"), (["--", "--json"], " --json")],
+)
+def test_the_quickstart_hands_options_to_the_demo(scripts, options, passed_on):
+    built = scripts.target / "quick/tollgate"
+    built.parent.mkdir(parents=True)
+    built.write_text('#!/bin/sh\necho "$@"\n')
+    built.chmod(0o755)
+    assert scripts.run("conf/quickstart", *options, QUICKSTART_PROFILE="quick").splitlines()[-1] == f"demo{passed_on}"
+    assert scripts.asked() == ["build --locked --profile quick --bin tollgate --no-default-features --features serve"]
+
+
 def test_mutants_go_on_with_those_that_were_chosen(scripts):
     folder = scripts.target / "nightly/mutants"
     scripts.run("tests/nightly", "mutants")
