@@ -190,8 +190,9 @@ fn resolve(files: &[Arc<JournalFile>], ledger: &Ledger, told: &mut HashSet<PathB
     }
     for (file, number, found) in calls {
         let id = found.id;
+        let owes_nothing = matches!(found.stage, FoundStage::Held { .. });
         let place = ledger.place(&found.account).ok();
-        let Some(place) = place.filter(|place| place.has_key(&found.key)) else {
+        let Some(place) = place.filter(|place| owes_nothing || place.has_key(&found.key)) else {
             // It may be the journal of another ledger: this one knows of its calls neither that they are billed nor that they are not. An
             // account of the same name is another one there, but no key of it is the same.
             file.keep_waiting();

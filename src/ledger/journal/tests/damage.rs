@@ -34,15 +34,17 @@ fn three_calls() -> (Rig, Vec<u8>, Vec<u8>) {
     (rig, journal[..4096 + 4 * 512].to_vec(), prompts[..8192].to_vec())
 }
 
-/// Recovers from these bytes over a new ledger; what was spent, and the report.
-fn recovered_from(journal: &[u8], prompts: &[u8]) -> (Credits, RecoverReport) {
+/// Recovers from these bytes over a ledger as `origin` left it; what was spent, and the report.
+fn recovered_from(origin: &Rig, journal: &[u8], prompts: &[u8]) -> (Credits, RecoverReport) {
     let mut rig = Rig {
         folder: tempfile::Builder::new().tempdir().unwrap(),
         process: None,
     };
+    let ledger = |of: &Rig| of.folder.path().join("ledger.db");
+    std::fs::copy(ledger(origin), ledger(&rig)).unwrap();
     std::fs::write(rig.folder.path().join(DEAD).with_extension("journal"), journal).unwrap();
     std::fs::write(rig.folder.path().join(DEAD).with_extension("prompts"), prompts).unwrap();
-    rig.start("10");
+    rig.start("0");
     let report = rig.process().recovered.clone();
     let spent = rig.spent();
     rig.process().ledger.close(); // Which brings the debits to the disk, and so frees their places.
@@ -52,10 +54,10 @@ fn recovered_from(journal: &[u8], prompts: &[u8]) -> (Credits, RecoverReport) {
 
 #[test]
 fn damage_at_any_byte_never_stops_a_start_nor_invents_a_debit() {
-    let (_rig, journal, prompts) = three_calls();
+    let (rig, journal, prompts) = three_calls();
     let [answered, owed] = [cost(9, 7), cost(9, 20)];
     let both = answered.saturating_add(owed);
-    let (spent, report) = recovered_from(&journal, &prompts);
+    let (spent, report) = recovered_from(&rig, &journal, &prompts);
     assert_eq!((spent, report.refused.len()), (both, 0));
 
     // One ledger for all of them would take each call once only, so each has its own; every byte would take minutes, so the flips go
@@ -89,7 +91,7 @@ fn damage_at_any_byte_never_stops_a_start_nor_invents_a_debit() {
     for at in [0, 7].into_iter().chain(in_first).chain(in_second).chain(in_third) {
         let mut damaged = journal.clone();
         damaged[at] ^= 0x10;
-        let (spent, report) = recovered_from(&damaged, &prompts);
+        let (spent, report) = recovered_from(&rig, &damaged, &prompts);
         assert!(
             [Credits::ZERO, answered, owed, both].contains(&spent),
             "byte {at}: {spent}"
@@ -101,16 +103,16 @@ fn damage_at_any_byte_never_stops_a_start_nor_invents_a_debit() {
         for at in (0..8).chain(4096..journal.len()) {
             let mut damaged = journal.clone();
             damaged[at] ^= 0x10;
-            let (spent, report) = recovered_from(&damaged, &prompts);
+            let (spent, report) = recovered_from(&rig, &damaged, &prompts);
             let believed = [Credits::ZERO, answered, owed, both].contains(&spent);
             assert!(believed && report.refused.len() <= 1, "byte {at}: {spent}, {report:?}");
-            let (spent, report) = recovered_from(&journal[..at], &prompts);
+            let (spent, report) = recovered_from(&rig, &journal[..at], &prompts);
             let believed = [Credits::ZERO, answered, both].contains(&spent);
             assert!(believed && report.refused.len() <= 1, "{at} bytes: {spent}, {report:?}");
         }
     }
     for length in [0, 1, 4095, 4096, 4097, 4096 + 700, 4096 + 1536] {
-        let (spent, report) = recovered_from(&journal[..length], &prompts);
+        let (spent, report) = recovered_from(&rig, &journal[..length], &prompts);
         assert!([Credits::ZERO, answered, both].contains(&spent));
         assert_eq!(report.refused.len(), usize::from(length < 4096), "{length}: {report:?}");
     }
