@@ -90,9 +90,12 @@ pub fn bill_beyond(prices: &PriceTable, ceiling: &Ceiling, held: Credits, used: 
 }
 
 impl Tariff<'_> {
-    /// What the call is billed when it used so much and ends now. None where that is not known yet: the hold is to be raised first, for more
+    /// What the call is billed when it used so much and ends now. None where that is not known yet: the hold may be raised first, for more
     /// was used than the catalogue said there can be; and where it cannot be told.
     pub fn bill(&self, used: &Used<'_>) -> Option<Bill> {
+        if self.ceiling.bound == Bound::Model && used.usage.completion > self.ceiling.completion {
+            return None;
+        }
         let used = if self.model.prices.is_simple() {
             Used {
                 kinds: TokenKinds::default(),
@@ -102,11 +105,7 @@ impl Tariff<'_> {
         } else {
             *used
         };
-        let prices = &self.model.prices;
-        if self.ceiling.bound == Bound::Model && used.usage.completion > self.ceiling.completion {
-            return bill_beyond(prices, self.ceiling, self.held, &used);
-        }
-        bill(prices, self.ceiling, self.held, &used).ok()
+        bill(&self.model.prices, self.ceiling, self.held, &used).ok()
     }
 
     /// What of a bill's cost its prompt makes; the rest is the completion's. None where the provider's own cost is billed.

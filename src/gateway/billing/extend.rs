@@ -17,9 +17,10 @@ use crate::ledger::StoreError;
 use crate::pure::account::Extended;
 use crate::pure::bill::{COUNTED_INLINE_BYTES_MAX, prompt_bounds};
 use crate::pure::charge::Ceiling;
-use crate::pure::estimate::{Bound, WorstCase};
-use crate::pure::prompt_count::unread_prompt;
-use crate::pure::request_body::RequestBody;
+use crate::pure::estimate::{Bound, HoldRange, WorstCase};
+use crate::pure::prompt_count::counted_text;
+use crate::pure::request_body::{PromptBounds, RequestBody};
+use crate::pure::tokens::Encoding;
 use crate::pure::usage::{CompletionTokens, PromptTokens, Usage};
 use crate::telemetry::record::Raised;
 
@@ -30,7 +31,8 @@ pub(in crate::gateway) struct Extension {
     wanted: Usage,
 }
 
-/// Asks for more, or takes in what was answered. An end when there is no more; the answer goes on otherwise.
+/// Asks for more, or takes in what was answered. An end when there is no more; the answer goes on otherwise. `request`: with the tokens that
+/// its provider adds to a prompt.
 ///
 /// It is rare and needs 50 KiB of the stack, which each piece of each answer would else touch.
 #[cold]
@@ -38,7 +40,7 @@ pub(in crate::gateway) struct Extension {
 pub(super) fn raise(
     meter: &mut Meter,
     admission: &mut Admission,
-    request: &RequestBody,
+    request: (&RequestBody, u64),
     extension: &mut Option<Box<Extension>>,
 ) -> Option<EarlyEnd> {
     let Some(asked) = extension else {
@@ -93,11 +95,15 @@ fn take_in(admission: &mut Admission, reply: Result<Extended, StoreError>, wante
 }
 
 /// Asks the store to raise the hold, by as much again as was admitted. A model that costs nothing needs no hold.
-fn ask(meter: &mut Meter, admission: &mut Admission, request: &RequestBody) -> Result<Option<Extension>, EarlyEnd> {
+fn ask(
+    meter: &mut Meter,
+    admission: &mut Admission,
+    (request, overhead_tokens): (&RequestBody, u64),
+) -> Result<Option<Extension>, EarlyEnd> {
     let delivered = meter.delivered();
     let more = admission.ceiling.completion.0.max(RAISED_TOKENS_MIN);
     let wanted = Usage {
-        prompt: prompt_at_most(admission, request),
+        prompt: prompt_at_most(admission, request, overhead_tokens),
         completion: CompletionTokens(delivered.0.saturating_add(more)),
     };
     if admission.permit.model().prices.is_free() {
@@ -112,7 +118,7 @@ fn ask(meter: &mut Meter, admission: &mut Admission, request: &RequestBody) -> R
         admission.ceiling.completion.0
     );
     let least = delivered.0.saturating_add(LEAST_TOKENS);
-    let question = question(admission, wanted, least).ok_or(EarlyEnd::NoCredit)?;
+    let question = question(admission, wanted, least, admission.ceiling.prompt).ok_or(EarlyEnd::NoCredit)?;
     let (answer, reply) = oneshot::channel();
     #[expect(
         clippy::disallowed_methods,
@@ -127,20 +133,27 @@ fn ask(meter: &mut Meter, admission: &mut Admission, request: &RequestBody) -> R
 
 /// The most that the prompt of a call can come to by its provider's count, as far as ours tells: what was admitted is often several times
 /// that, and as much less of the answer would be paid for. Of a long prompt, which takes long to count, it is what was admitted.
-fn prompt_at_most(admission: &Admission, request: &RequestBody) -> PromptTokens {
+fn prompt_at_most(admission: &Admission, request: &RequestBody, overhead_tokens: u64) -> PromptTokens {
     let (model, admitted) = (admission.permit.model(), admission.ceiling.prompt);
     if request.visited_bytes() > COUNTED_INLINE_BYTES_MAX {
         return admitted;
     }
-    let (counted, _) = unread_prompt(request, &model.id, &prompt_bounds(model));
-    PromptTokens(Ceiling::counted_at_most(counted.0, Ceiling::is_known(&model.id))).min(admitted)
+    let text = counted_text(request, Encoding::for_model(&model.id));
+    let text = Ceiling::counted_at_most(text, Ceiling::is_known(&model.id));
+    let bounds = PromptBounds {
+        overhead_tokens,
+        ..prompt_bounds(model)
+    };
+    PromptTokens(request.prompt_tokens_of_text(text, &bounds)).min(admitted)
 }
 
-/// The question for a hold that covers `wanted`, or a shorter completion, but not below `least`. None when no account could hold that.
+/// The question for a hold that covers `wanted`, with a prompt of `prompt_most` where the credit is there, or a shorter completion, but not
+/// below `least`. None when no account could hold that.
 fn question(
     admission: &Admission,
     wanted: Usage,
     least: u64,
+    prompt_most: PromptTokens,
 ) -> Option<impl Future<Output = Result<Extended, StoreError>> + Send + use<>> {
     let worst = WorstCase {
         prompt: wanted.prompt,
@@ -149,7 +162,16 @@ fn question(
         choices: 1,
         bound: Bound::Model,
     };
-    let range = worst.hold(&admission.hold_prices()).ok()?;
+    let prices = admission.hold_prices();
+    let at_least = worst.hold(&prices).ok()?.at_least;
+    let most = WorstCase {
+        prompt: prompt_most,
+        ..worst
+    };
+    let range = HoldRange {
+        at_least,
+        ..most.hold(&prices).ok()?
+    };
     Some(admission.hold.extension(range, admission.quota))
 }
 
@@ -197,7 +219,7 @@ pub(in crate::gateway) fn raise_and_debit(
         ..usage
     };
     let least = admission.ceiling.completion.0.saturating_add(1);
-    let Some(question) = question(&admission, wanted, least) else {
+    let Some(question) = question(&admission, wanted, least, wanted.prompt) else {
         return debit(admission, usage);
     };
     let mut closing = Closing {

@@ -8,7 +8,7 @@ use bytes::Bytes;
 use super::append::append;
 use super::early_end::EarlyEnd;
 use super::extend::raise;
-use crate::gateway::context::{Answer, Call, Ctx, Stage};
+use crate::gateway::context::{Answer, Attempt, Call, Ctx, Stage};
 use crate::ledger::Uncovered;
 use crate::pure::charge::Passing;
 use crate::pure::error::{ApiError, CreditShortage, DEFAULT_RETRY_AFTER_SECS};
@@ -65,10 +65,12 @@ pub(in crate::gateway) fn keep_within(ctx: &mut Ctx, body: &mut Option<Bytes>) {
         (None, Passing::BeyondClient) => EarlyEnd::Maximum,
         // More could not be billed: what it costs was told.
         (None, Passing::BeyondHold) if meter.has_told() => return,
-        (None, Passing::BeyondHold) => match raise(meter, admission, request, extension) {
-            Some(end) if !meter.is_at_finish() => end,
-            Some(_) | None => return,
-        },
+        (None, Passing::BeyondHold) => {
+            match raise(meter, admission, (request, overhead(attempt.as_ref())), extension) {
+                Some(end) if !meter.is_at_finish() => end,
+                Some(_) | None => return,
+            }
+        }
     };
     let target = attempt.as_ref().map(|attempt| &attempt.candidate);
     let Some(last) = meter.end_early(end, &admission.tariff(request, target)) else {
@@ -79,6 +81,11 @@ pub(in crate::gateway) fn keep_within(ctx: &mut Ctx, body: &mut Option<Bytes>) {
     if let Some(recorder) = call.recorder() {
         recorder.passed(true);
     }
+}
+
+/// Tokens that the provider adds to a prompt.
+fn overhead(attempt: Option<&Attempt>) -> u64 {
+    attempt.map_or(0, |attempt| attempt.candidate.upstream.provider.prompt_overhead_tokens)
 }
 
 #[cfg(test)]

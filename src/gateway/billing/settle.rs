@@ -9,7 +9,7 @@ use std::thread::JoinHandle;
 
 use tokio::runtime::Handle;
 
-use self::owed::{Charge, charge, is_unread};
+use self::owed::{Charge, bound_count, charge, is_unread};
 use super::closed_call::{ClosedCall, Ending};
 use super::extend::raise_and_debit;
 use super::metered::Metered;
@@ -25,7 +25,7 @@ use crate::pure::prices::Served;
 use crate::pure::prompt_count::{counted_prompt, unread_prompt};
 use crate::pure::receipt::PricedBy;
 use crate::pure::usage::{CompletionTokens, Usage};
-use crate::telemetry::record::{Raised, UNKNOWN_TIER};
+use crate::telemetry::record::UNKNOWN_TIER;
 
 /// Closes calls; those whose prompt is long and was not reported by the provider are counted on a thread of its own.
 pub(in crate::gateway) struct Settler {
@@ -77,6 +77,9 @@ impl Settler {
             trace.said(said);
         }
         let hold = closed.admission.hold.id();
+        let passing = meter
+            .is_stream()
+            .then(|| meter.passing(&closed.admission.permit.model().id));
         let Ok(mut metered) = std::panic::catch_unwind(AssertUnwindSafe(|| meter.finish())) else {
             log::error!("MONEY: the meter of request {hold} panicked; what it held is taken");
             self.describe(&mut closed, upstream_id, None);
@@ -107,10 +110,11 @@ impl Settler {
             self.describe(&mut closed, upstream_id, Some(&metered));
             return debit_told(closed.admission, bill);
         }
-        let charge = charge(&metered, closed.ending);
+        let mut charge = charge(&metered, closed.ending);
         if charge != Charge::Nothing {
             self.describe(&mut closed, upstream_id, Some(&metered));
         }
+        bound_count(&closed.admission, passing, &mut metered, &mut charge);
         match charge {
             Charge::Nothing => closed.admission.hold.release(),
             Charge::Reported(usage) => raise_and_debit(closed.admission, usage, debit, &self.lifecycle, current),
@@ -257,10 +261,6 @@ fn count_and_debit(
 
 /// Debits the bill that the client was told.
 fn debit_told(mut admission: Box<Admission>, bill: Bill) {
-    if bill.usage.completion > admission.ceiling.completion {
-        // What was held paid for all of it.
-        admission.recorder.raised(Raised::Granted);
-    }
     let priced = admission.priced.take();
     debit_bill(admission, bill, &used(bill.usage, priced.as_deref()));
 }

@@ -79,21 +79,29 @@ fn what_the_hold_pays_for_is_debited_at_once_and_whole() {
     }
 }
 
-/// A client is told no other cost than is debited.
+/// Its provider was told how many tokens there may be, and has not certainly sent more: its text came in pieces smaller than tokens.
 #[test]
-fn the_cost_of_what_the_hold_pays_for_is_told_and_debited() {
+fn an_error_of_our_count_bills_no_more_than_the_provider_was_allowed() {
+    let pieces: String = (0..20).map(|_| event("a")).collect();
+    for (cap, billed_tokens) in [(Some(10), 10), (None, 20)] {
+        for (ending, last) in [(Ending::ClientGone, ""), (Ending::Complete, "data: [DONE]\n\n")] {
+            let books = Books::with("10");
+            let mut ctx = books.call(1, &Asked { held: "1", ..SILENT });
+            call_of(&mut ctx).admission.as_mut().unwrap().cap = cap.and_then(std::num::NonZeroU64::new);
+            pass(&mut ctx, &pieces, false);
+            pass(&mut ctx, last, ending == Ending::Complete);
+            books.settler.close(closed(&mut ctx, ending));
+            assert_eq!(billed(&books).completion_tokens, billed_tokens, "{cap:?} {ending:?}");
+            assert_eq!(books.counted().lost_completion_tokens, 0);
+        }
+    }
+    // One that was told, and certainly sent more.
     let books = Books::with("10");
-    let asked = Asked {
-        held: "0.049",
-        ..UNBOUNDED
-    };
-    let mut ctx = books.call(1, &asked);
+    let mut ctx = books.call(1, &Asked { held: "1", ..SILENT });
+    call_of(&mut ctx).admission.as_mut().unwrap().cap = std::num::NonZeroU64::new(10);
     pass(&mut ctx, &event(&" international".repeat(20)), false);
-    let (_, told) = pass(&mut ctx, &reported(9, 20, Value::Null), true);
-    assert!(told.contains("\"cost\":0.049"), "{told}");
-    books.settler.close(closed(&mut ctx, Ending::Complete));
-    assert_eq!(books.figures(), ("9.951".to_owned(), "0".to_owned()));
-    assert_eq!(books.counted().raised, [1, 0, 0]);
+    books.settler.close(closed(&mut ctx, Ending::ClientGone));
+    assert_eq!(billed(&books).completion_tokens, 20);
 }
 
 /// What was admitted of a prompt is its bytes, several times its tokens.

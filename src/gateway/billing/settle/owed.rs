@@ -1,7 +1,9 @@
 //! The rule of what a call owes, by what its meter saw and how it ended.
 
+use crate::gateway::admission::Admission;
 use crate::gateway::billing::closed_call::Ending;
 use crate::gateway::billing::metered::Metered;
+use crate::pure::charge::{Ceiling, Delivered, Passing};
 use crate::pure::usage::Usage;
 
 /// What the meter's figures come to.
@@ -49,6 +51,25 @@ pub(super) fn charge(metered: &Metered, ending: Ending) -> Charge {
         | Ending::DrainEnded { .. }
         | Ending::DrainFailed
         | Ending::Dropped => Charge::PromptToCount,
+    }
+}
+
+/// Bounds what was counted by what the provider was told that there may be, unless it has certainly sent more: an error of our count is no
+/// reason to bill more. `passing`: where a stream stood; a whole answer was counted at once, so nothing but another tokenizer explains a
+/// difference.
+pub(super) fn bound_count(admission: &Admission, passing: Option<Passing>, metered: &mut Metered, charge: &mut Charge) {
+    let (ceiling, model) = (&admission.ceiling, admission.permit.model());
+    let counted = Delivered {
+        tokens: metered.delivered,
+        bytes: u64::MAX,
+    };
+    let passing = passing.unwrap_or_else(|| ceiling.passing(counted, Ceiling::is_known(&model.id)));
+    if admission.cap.is_none() || passing != Passing::Within {
+        return;
+    }
+    metered.delivered = metered.delivered.min(ceiling.completion);
+    if let Charge::Reported(usage) = charge {
+        usage.completion = usage.completion.min(ceiling.completion);
     }
 }
 
