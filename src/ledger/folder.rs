@@ -98,15 +98,35 @@ pub(crate) fn give_to_owner(made: &File, path: &Path) {
     }
 }
 
-/// What is said of a file that cannot be opened: where this user may not, also whose it is.
+/// What is said of a file that cannot be opened: where this user may not, also why.
 pub(crate) fn denied(path: &Path, error: &io::Error) -> String {
     match path.metadata() {
-        Ok(about) if error.kind() == io::ErrorKind::PermissionDenied => format!(
-            "{error}; it belongs to the user with the uid {}: run this as the user of the service",
-            about.uid()
-        ),
+        Ok(about) if error.kind() == io::ErrorKind::PermissionDenied => {
+            // SAFETY: the call has no arguments and cannot fail.
+            let user = unsafe { libc::geteuid() };
+            format!("{error}{}", why_denied(user, about.uid(), about.mode()))
+        }
         _ => error.to_string(),
     }
+}
+
+/// Why this user may not open a file of that owner and mode, as far as these tell.
+fn why_denied(user: u32, owner: u32, mode: u32) -> String {
+    match (user == owner, mode & OWNERS_RIGHTS) {
+        (false, _) => format!("; it belongs to the user with the uid {owner}: run this as the user of the service"),
+        // Something else forbids it.
+        (true, OWNERS_RIGHTS) => String::new(),
+        (true, _) => format!(
+            "; it belongs to this user, the uid {owner}, whom its mode {:04o} does not let read and write it: chmod u+rw",
+            mode & MODE_BITS
+        ),
+    }
+}
+
+/// Whether too many files are open, in this process or on this machine, for another one: that passes, and is nothing that a file is to
+/// blame for.
+pub(crate) fn is_out_of_files(error: &io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(libc::EMFILE | libc::ENFILE))
 }
 
 /// Whether this process may read and write a file that is there. Does not open it.
@@ -168,6 +188,9 @@ fn copies_on_write(file: &File) -> io::Result<bool> {
 
 /// Room for the journal's first files, 6 MiB, and the ledger's.
 const START_BYTES: u64 = 8 << 20;
+/// The bits of a mode, and those by which its owner may read and write a file.
+const MODE_BITS: u32 = 0o7777;
+const OWNERS_RIGHTS: u32 = 0o600;
 /// `FS_IOC_GETFLAGS` of linux/fs.h: a read of a long, whatever the kernel reads or writes.
 const GET_FLAGS: libc::Ioctl = libc::_IOR::<libc::c_long>(b'f' as u32, 1);
 /// `FS_IOC_SETFLAGS`.
@@ -212,12 +235,35 @@ mod tests {
     }
 
     #[test]
-    fn who_may_not_open_a_file_is_told_whose_it_is() {
-        let place = tempfile::tempdir().unwrap();
-        let told = |kind: io::ErrorKind| denied(place.path(), &io::Error::from(kind));
-        let uid = format!("the uid {}:", place.path().metadata().unwrap().uid());
-        assert!(told(io::ErrorKind::PermissionDenied).contains(&uid));
-        assert!(!told(io::ErrorKind::StorageFull).contains(&uid));
+    fn who_may_not_open_a_file_is_told_whose_it_is_or_that_its_mode_forbids_it() {
+        let of_another = why_denied(1000, 65534, 0o600);
+        assert!(of_another.contains("the uid 65534: run this as"), "{of_another}");
+        let own = why_denied(65534, 65534, 0o100_400);
+        assert!(own.contains("the uid 65534, whom its mode 0400 does not let"), "{own}");
+        assert!(!own.contains("run this as"), "{own}");
+        assert_eq!(why_denied(65534, 65534, 0o100_640), "");
+    }
+
+    #[test]
+    fn why_a_file_is_denied_is_told_of_no_other_error() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        std::fs::set_permissions(file.path(), std::fs::Permissions::from_mode(0o400)).unwrap();
+        let told = |kind: io::ErrorKind| denied(file.path(), &io::Error::from(kind));
+        assert!(told(io::ErrorKind::PermissionDenied).contains("its mode 0400"));
+        assert!(!told(io::ErrorKind::StorageFull).contains("mode"));
+    }
+
+    #[test]
+    fn too_many_open_files_are_told_from_what_else_fails() {
+        for (code, expected) in [
+            (libc::EMFILE, true),
+            (libc::ENFILE, true),
+            (libc::EACCES, false),
+            (libc::ENOENT, false),
+        ] {
+            assert_eq!(is_out_of_files(&io::Error::from_raw_os_error(code)), expected, "{code}");
+        }
+        assert!(!is_out_of_files(&io::Error::other("")));
     }
 
     #[test]
