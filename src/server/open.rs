@@ -39,6 +39,13 @@ pub(crate) struct Opened {
     operator: Option<PendingListener>,
 }
 
+impl Opened {
+    /// Deletes the journal again, in which no call stands: the start fails.
+    pub(crate) fn leave_no_journal(&self) {
+        self.journal.close();
+    }
+}
+
 /// Opens everything but the ledger: resolves the providers' names, opens access log, traces and journal, and binds `admin_listen` and
 /// `operator_listen`. Blocks.
 ///

@@ -19,6 +19,7 @@ pub(super) use self::prompts::Blocks;
 use self::prompts::{BLOCK_BYTES, SEGMENT_BLOCKS};
 use super::segments::Segments;
 use super::slot::{PromptPlace, SLOT_BYTES, Slot};
+use crate::ledger::folder::is_out_of_files;
 use crate::pure::time::Timestamp;
 
 /// How the file of slots is named.
@@ -142,7 +143,11 @@ impl JournalFile {
         if found.get(..MAGIC.len()) != Some(MAGIC.as_slice()) {
             return Err(invalid("it does not begin as a journal of this version"));
         }
-        let prompts_file = open(&path.with_extension(PROMPTS_EXTENSION), false).ok();
+        let prompts_file = match open(&path.with_extension(PROMPTS_EXTENSION), false) {
+            // They are there, and will be had.
+            Err(error) if is_out_of_files(&error) => return Err(error),
+            opened => opened.ok(),
+        };
         let file = JournalFile::over(path.to_owned(), slots_file, prompts_file, Origin::Adopted);
         file.map_what_is_there()?;
         Ok(Some(file))

@@ -9,19 +9,19 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use super::file::{EXTENSION, JournalFile};
-use super::recover::{journals, owed_debit};
+use super::listing::journals_or_none;
+use super::recover::owed_debit;
 use super::slot::{Found, FoundStage, Refused, Slot};
 use super::{FLUSH_EVERY, Journal, LiveHold};
 use crate::clock::monotonic;
 use crate::ledger::Ledger;
-use crate::ledger::admin::RecoverReport;
 use crate::ledger::embedded::Embedded;
 use crate::pure::ids::RequestId;
 use crate::pure::money::Credits;
 
 /// Holds, in the ledger that this process has taken over, what the calls of the processes before it hold.
 pub(crate) fn hold_for_predecessors(folder: &Path, ledger: &Ledger) {
-    for path in journals(folder, &[EXTENSION], &mut RecoverReport::default()).0 {
+    for path in journals_or_none(folder, &[EXTENSION]).0 {
         let file = match JournalFile::peek(&path) {
             Ok(file) => file,
             Err(error) => {
@@ -69,7 +69,7 @@ type Taken = HashSet<RequestId>;
 pub(super) fn follow_predecessors(folder: &Path, ledger: &Embedded, own: Option<&Path>, taken: &mut Taken) {
     // A call that the process before makes from here on must not be taken for one that ended.
     let reading = ledger.begin_reading();
-    let (paths, mut is_whole) = journals(folder, &[EXTENSION], &mut RecoverReport::default());
+    let (paths, mut is_whole) = journals_or_none(folder, &[EXTENSION]);
     let (mut running, mut ended) = (HashSet::new(), Vec::new());
     for path in paths.iter().filter(|path| Some(path.as_path()) != own) {
         let file = match JournalFile::peek(path) {

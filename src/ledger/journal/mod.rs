@@ -11,6 +11,7 @@
 
 mod file;
 pub(crate) mod follow;
+mod listing;
 pub mod recover;
 mod segments;
 mod slot;
@@ -68,7 +69,10 @@ pub struct Journal {
     unflushed: AtomicBool,
     /// Its file was not in its place when it was last looked for.
     moved: AtomicBool,
-    /// Journals of dead processes that wait for another ledger, as far as that was told.
+    /// It was closed: it is not looked for any more.
+    closed: AtomicBool,
+    /// Journals of dead processes that wait for another ledger, as far as that was told; and the folder, where that was told of too many
+    /// open files.
     told_waiting: Mutex<HashSet<PathBuf>>,
 }
 
@@ -107,6 +111,7 @@ impl Journal {
             full: AtomicBool::new(false),
             unflushed: AtomicBool::new(false),
             moved: AtomicBool::new(false),
+            closed: AtomicBool::new(false),
             told_waiting: Mutex::default(),
         });
         journal.make();
@@ -177,6 +182,7 @@ impl Journal {
     /// Deletes the journal when nothing stands in it, once no more calls come. What does stand in it is resolved at the next start: that is
     /// told, but for debits that the store has acknowledged and may still lose.
     pub fn close(&self) {
+        self.closed.store(true, Ordering::Relaxed);
         let Some(file) = self.file.load_full() else { return };
         let left = file.end();
         if left > 0 {

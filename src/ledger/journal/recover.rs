@@ -12,10 +12,12 @@ use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use super::file::{ASIDE_EXTENSION, EXTENSION, JournalFile, KEPT_EXTENSION};
+use super::listing::{journals, journals_or_none};
 use super::slot::{Found, FoundStage, NumberedDebit};
 use super::{Entry, FLUSH_EVERY, Journal, Stage, Written};
 use crate::clock::monotonic;
 use crate::ledger::admin::RecoverReport;
+use crate::ledger::folder::is_out_of_files;
 use crate::ledger::{AccountHandle, Debit, Ledger, Orphan, StoreError};
 use crate::pure::ids::AccountId;
 use crate::pure::money::Credits;
@@ -48,7 +50,17 @@ fn recover_beside(folder: &Path, ledger: &Ledger, own: Option<&Path>, told: &mut
         Ledger::Embedded(_) => &[EXTENSION],
         Ledger::Redis(_) => &[EXTENSION, KEPT_EXTENSION],
     };
-    let (paths, is_whole) = journals(folder, extensions, &mut report);
+    // What too many open files keep from being opened: it passes, and says nothing of what stands there.
+    let mut unopened = None;
+    let listed = journals(folder, extensions);
+    let (paths, is_whole) = listed.unwrap_or_else(|error| {
+        let line = format!("{}: {error}", folder.display());
+        match is_out_of_files(&error) {
+            true => unopened = Some(line),
+            false => refuse(&mut report, line),
+        }
+        (Vec::new(), false)
+    });
     for path in paths.iter().filter(|path| Some(path.as_path()) != own) {
         match JournalFile::adopt(path) {
             Ok(None) => others_live |= path.exists(),
@@ -64,6 +76,10 @@ fn recover_beside(folder: &Path, ledger: &Ledger, own: Option<&Path>, told: &mut
                     format!("{}: {error}; kept as {}", path.display(), kept.display()),
                 );
             }
+            Err(error) if is_out_of_files(&error) => {
+                others_live = true;
+                unopened = Some(format!("{}: {error}", path.display()));
+            }
             Err(error) => {
                 others_live = true;
                 refuse(&mut report, format!("{}: {error}", path.display()));
@@ -71,6 +87,7 @@ fn recover_beside(folder: &Path, ledger: &Ledger, own: Option<&Path>, told: &mut
         }
     }
     resolve(&dead, ledger, told, &mut report);
+    tell_unopened(folder, unopened, told, &mut report);
     if is_whole && !others_live {
         ledger.predecessors_ended();
     }
@@ -91,7 +108,7 @@ fn recover_beside(folder: &Path, ledger: &Ledger, own: Option<&Path>, told: &mut
 /// when it acknowledged the last of them. None when none does.
 pub fn kept(folder: &Path) -> Option<(u64, Timestamp)> {
     // One of which something is not believed, or unknown, has its name still.
-    let (paths, _) = journals(folder, &[EXTENSION, KEPT_EXTENSION], &mut RecoverReport::default());
+    let (paths, _) = journals_or_none(folder, &[EXTENSION, KEPT_EXTENSION]);
     let (mut debits, mut last) = (0_u64, None::<Timestamp>);
     for path in paths {
         match JournalFile::adopt(&path) {
@@ -330,34 +347,24 @@ fn made_debit(
     })
 }
 
-/// The journals in the folder that are named so, oldest first, and whether that is all of them. What a process left that died while it made
-/// its journal is deleted.
-pub(super) fn journals(folder: &Path, extensions: &[&str], report: &mut RecoverReport) -> (Vec<PathBuf>, bool) {
-    let entries = match std::fs::read_dir(folder) {
-        Ok(entries) => entries,
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return (Vec::new(), true),
-        Err(error) => {
-            refuse(report, format!("{}: {error}", folder.display()));
-            return (Vec::new(), false);
+/// Tells once that something could not be opened for too many open files, until all could be.
+pub(super) fn tell_unopened(
+    folder: &Path,
+    unopened: Option<String>,
+    told: &mut HashSet<PathBuf>,
+    report: &mut RecoverReport,
+) {
+    match unopened {
+        None => {
+            told.remove(folder);
         }
-    };
-    let (mut journals, mut is_whole) = (Vec::new(), true);
-    for entry in entries {
-        let Ok(path) = entry.map(|entry| entry.path()) else {
-            is_whole = false;
-            continue;
-        };
-        if !JournalFile::names(&path) {
-            continue; // Somebody else's file.
+        Some(what) if told.insert(folder.to_owned()) => {
+            let line = format!("{what}: what processes that died have left here is looked for again");
+            log::warn!("{line}");
+            report.refused.push(line);
         }
-        match path.extension().and_then(|extension| extension.to_str()) {
-            Some(extension) if extensions.contains(&extension) => journals.push(path),
-            Some("new" | "prompts") => JournalFile::delete_if_unfinished(&path),
-            _ => {}
-        }
+        Some(_) => {}
     }
-    journals.sort();
-    (journals, is_whole)
 }
 
 fn refuse(report: &mut RecoverReport, line: String) {

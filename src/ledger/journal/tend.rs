@@ -11,8 +11,11 @@ use crate::failpoints::fault;
 impl Journal {
     /// What has to be done every now and then ([`FLUSH_EVERY`](super::FLUSH_EVERY)): brings the journal to the disk, or makes it when there
     /// was none. One whose file was deleted or replaced takes no calls from then on until the file is back; and once no call stands in it,
-    /// another is made. Blocks.
+    /// another is made. One that was closed is left alone. Blocks.
     pub fn tend(&self) {
+        if self.closed.load(Ordering::Relaxed) {
+            return;
+        }
         let Some(file) = self.file.load_full() else {
             return self.make();
         };

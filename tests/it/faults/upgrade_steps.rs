@@ -140,3 +140,42 @@ async fn a_start_that_sells_nothing_says_so() {
     };
     eventually("it is told", async || is_told().then_some(())).await;
 }
+
+async fn nothing_is_left_of_upgrades_during_a_stop(ground: Ground) {
+    let pace = Pace {
+        tokens: 100_000,
+        pause: Duration::from_millis(50),
+    };
+    let provider = Provider::start(pace).await;
+    let mut site = Site::new(ground, &provider, |conf| conf["drain_seconds"] = 600.into());
+    site.start(&[]);
+    let load = Load::new(&site, 1);
+    let (client, url, key) = (reqwest::Client::new(), site.base_url(), Arc::clone(load.key(0)));
+    let call = tokio::spawn(async move { one_call(&client, &url, &key, 2).await });
+    eventually("the stream runs", async || provider.sent(2).filter(|sent| *sent > 3)).await;
+    site.signal("-TERM");
+    let ready = format!("http://127.0.0.1:{}/readyz", site.admin_port);
+    eventually("it stops", async || {
+        let answer = reqwest::get(&ready).await.unwrap();
+        (answer.status() == 503).then_some(())
+    })
+    .await;
+    for _ in 0..3 {
+        let failed = tokio::task::block_in_place(|| site.serve_and_fail(&["--upgrade"]));
+        assert!(failed.contains("the gateway that runs goes on: it stops"), "{failed}");
+    }
+    let left = ["journal", "prompts"].map(|extension| journals(&site.data_dir(), extension));
+    assert_eq!(left, [1, 1], "those of the one that stops alone");
+    site.kill();
+    call.await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_upgrade_of_a_gateway_that_stops_leaves_no_journal_on_sqlite() {
+    nothing_is_left_of_upgrades_during_a_stop(Ground::Sqlite).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_upgrade_of_a_gateway_that_stops_leaves_no_journal_on_redis() {
+    nothing_is_left_of_upgrades_during_a_stop(Ground::Redis(RedisServer::start())).await;
+}

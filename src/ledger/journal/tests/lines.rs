@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::failpoints::fails_here;
+use crate::ledger::journal::recover::tell_unopened;
 use crate::ledger::tests::logged::logged;
 
 fn nothing() -> Vec<String> {
@@ -95,6 +96,36 @@ fn a_recovery_is_told_when_there_was_a_journal() {
         1,
         "{lines:?}"
     );
+}
+
+/// It passes: the next round looks again, and nothing of it is about money.
+#[test]
+fn too_many_open_files_are_told_once_until_all_could_be_opened() {
+    let folder = Path::new("data");
+    let mut told = HashSet::new();
+    let mut tell = |unopened: Option<&str>| {
+        let mut report = RecoverReport::default();
+        let lines = logged(|| tell_unopened(folder, unopened.map(str::to_owned), &mut told, &mut report));
+        let refused: Vec<String> = report.refused.iter().map(|line| format!("WARN {line}")).collect();
+        assert_eq!(lines, refused);
+        lines
+    };
+    for _ in 0..2 {
+        assert_eq!(tell(None), nothing());
+        let lines = tell(Some("data: Too many open files"));
+        let begins = "WARN data: Too many open files: ";
+        assert!(lines.len() == 1 && lines[0].starts_with(begins), "{lines:?}");
+        assert_eq!(tell(Some("data: Too many open files")), nothing(), "it is known");
+    }
+}
+
+#[test]
+fn a_journal_that_was_closed_is_neither_missed_nor_made_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let journal = Journal::open(folder.path());
+    journal.close();
+    assert_eq!(logged(|| journal.tend()), nothing());
+    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
 }
 
 #[test]
