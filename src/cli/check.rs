@@ -13,6 +13,7 @@ use crate::clock::Clock;
 use crate::config::{BaseUrl, Config, Credential, Provider, Store, Traces, doubts, environment, mistakes};
 use crate::gateway::snapshot;
 use crate::ledger;
+use crate::server::open_files::OpenFiles;
 use crate::server::preflight;
 
 pub(super) fn run(conf: &Path, format: Format) -> Result<Answer, Failure> {
@@ -59,6 +60,7 @@ impl Findings {
         self.warnings
             .extend(doubts::of_config(config).iter().map(ToString::to_string));
         self.warnings.extend(snapshot::doubts(config, Clock::System.now()));
+        self.see_open_files(config);
         self.see_addresses(config);
         self.see_traces(&config.traces);
         // What a start would refuse is refused here, by the same code.
@@ -81,6 +83,14 @@ impl Findings {
                 }
                 self.errors.extend(mistakes.iter().map(ToString::to_string));
             }
+        }
+    }
+
+    /// The limit of whoever asks: the service's may be another.
+    fn see_open_files(&mut self, config: &Config) {
+        match OpenFiles::of_start(config).suffice(config) {
+            Ok(told) => self.warnings.extend(told.iter().map(ToString::to_string)),
+            Err(error) => self.errors.push(error.to_string()),
         }
     }
 

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 /// Keys and prompts stand in this process's memory, so it leaves no core dump. Each connection is an open file, and the usual soft
-/// limit of 1,024 is far below what the gateway is configured for.
+/// limit of 1,024 is far below what the gateway is configured for. Whether what it may have is enough, the server's start tells.
 pub(super) fn prepare() {
     let none = libc::rlimit {
         rlim_cur: 0,

@@ -173,9 +173,9 @@ impl Drop for AdminConnectionPermit {
 }
 
 /// Most connections of the admin listener at once.
-const ADMIN_MAX: usize = 64;
+pub(super) const ADMIN_MAX: usize = 64;
 /// Most connections of operators at once.
-const OPERATORS_MAX: usize = 256;
+pub(super) const OPERATORS_MAX: usize = 256;
 /// Most of them from one address.
 const OF_ONE_ADDRESS_MAX: usize = 64;
 

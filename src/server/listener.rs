@@ -37,6 +37,8 @@ pub struct Listener {
     life: Arc<Lifecycle>,
     /// When connections without a request end; by default as soon as none is accepted any more.
     kept_until: Option<ShutdownWatch>,
+    /// Most connections that this process may have, whatever the configuration says.
+    most: usize,
 }
 
 impl Listener {
@@ -48,6 +50,7 @@ impl Listener {
             tollgate,
             connections: Arc::default(),
             kept_until: None,
+            most: usize::MAX,
         }
     }
 
@@ -57,6 +60,11 @@ impl Listener {
         self.kept_until = Some(ends);
     }
 
+    /// Takes no more connections than this at once, also where the configuration, or one that is read later, says more.
+    pub(super) fn take_at_most(&mut self, most: usize) {
+        self.most = most;
+    }
+
     /// A permit for the connection, unless too many are open and none of them can make room. A trusted proxy brings many clients, so it
     /// counts in the total alone.
     fn place(&self, stream: &Stream, snapshot: &Snapshot, limit: &Arc<HeadLimit>) -> Option<ConnectionPermit> {
@@ -64,7 +72,7 @@ impl Listener {
         let peer = peer(stream);
         let is_proxy = peer.is_some_and(|peer| config.trusted_proxies.iter().any(|proxy| proxy.contains(peer)));
         let most = ConnectionLimits {
-            total: config.connections_max,
+            total: config.connections_max.min(self.most),
             per_address: config.connections_per_address_max,
         };
         self.connections.take(peer, is_proxy, limit, most)

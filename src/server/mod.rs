@@ -13,6 +13,7 @@ mod idle_order;
 pub(crate) mod journal_task;
 pub mod listener;
 pub mod open;
+pub(crate) mod open_files;
 pub mod operator;
 mod peer;
 pub(crate) mod pending_listener;

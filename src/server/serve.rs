@@ -1,5 +1,6 @@
 //! Starts everything, runs until told to stop, and stops so that nothing is lost.
 
+use std::net::SocketAddr;
 use std::os::fd::{IntoRawFd, OwnedFd};
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};
@@ -16,6 +17,7 @@ use tokio::sync::Notify;
 use super::handover::{Handover, Listening};
 use super::listener::Listener;
 use super::open::{Opened, StartError, open_beside, open_books, start_beside};
+use super::open_files::OpenFiles;
 use super::preflight;
 use super::signals::{CUT_MAX, Signals, Stop};
 use super::socket::{bind, listen};
@@ -36,14 +38,17 @@ pub struct Prepared {
     socket: OwnedFd,
     successor: Option<Successor>,
     environment: Environment,
+    files: OpenFiles,
 }
 
 /// Reads the catalogue, resolves the providers, opens the logs, binds the sockets, and then opens the ledger.
 ///
 /// # Errors
-/// When a file is broken, a socket cannot be had, the ledger is owned by another process, or the store cannot be reached. In an upgrade
-/// the gateway that runs goes on then.
+/// When too few files may be open, a file is broken, a socket cannot be had, the ledger is owned by another process, or the store cannot be
+/// reached. In an upgrade the gateway that runs goes on then.
 pub fn prepare(config: Config, environment: Environment, start: Start) -> Result<Prepared, StartError> {
+    let files = OpenFiles::now(&config);
+    files.suffice(&config)?;
     let predecessor = match start {
         Start::Fresh => None,
         Start::Upgrade => Some(Predecessor::find(&config.data_dir)?),
@@ -60,6 +65,7 @@ pub fn prepare(config: Config, environment: Environment, start: Start) -> Result
         socket,
         successor: None,
         environment,
+        files,
     })
 }
 
@@ -84,6 +90,22 @@ fn open(
         (Start::Upgrade, None) => {}
     }
     let opened = open_beside(&tollgate, start)?;
+    let taken = take_over(&tollgate, &opened, predecessor, listen, &store);
+    if taken.is_err() {
+        opened.leave_no_journal();
+    }
+    let socket = taken?;
+    Ok((tollgate, opened, socket))
+}
+
+/// Binds the socket or takes it over, and opens the ledger.
+fn take_over(
+    tollgate: &Tollgate,
+    opened: &Opened,
+    predecessor: Option<Predecessor>,
+    listen: SocketAddr,
+    store: &Store,
+) -> Result<OwnedFd, StartError> {
     let socket = Step::Sockets.take(|| {
         let passed = predecessor
             .map(|predecessor| predecessor.listener(listen))
@@ -94,10 +116,10 @@ fn open(
         }
     })?;
     if let (Some(predecessor), Store::Sqlite(path)) = (predecessor, store) {
-        predecessor.ledger(&path)?;
+        predecessor.ledger(path)?;
     }
-    open_books(&tollgate, &opened)?;
-    Ok((tollgate, opened, socket))
+    open_books(tollgate, opened)?;
+    Ok(socket)
 }
 
 impl Prepared {
@@ -126,8 +148,12 @@ impl Prepared {
     /// # Errors
     /// When a thread cannot be started.
     pub fn serve(self, ready: impl FnOnce() + Send + 'static) -> Result<(), StartError> {
-        let predecessor = self.predecessor;
+        let (predecessor, tollgate) = (self.predecessor, self.tollgate.clone());
         let started = self.start(ready);
+        if started.is_err() {
+            leave_no_journal(&tollgate);
+        }
+        drop(tollgate);
         if let (Err(_), Some(predecessor)) = (&started, predecessor) {
             predecessor.failed();
         }
@@ -149,7 +175,11 @@ impl Prepared {
         Step::Tasks.take(|| start_beside(&tollgate, books(&tollgate)?, opened, clients_at, told))?;
         let mut server = Server::new_with_opt_and_conf(Opt::default(), server_conf(&config));
         server.bootstrap();
-        let listener = Listener::new(tollgate.clone(), &server.configuration);
+        let mut listener = Listener::new(tollgate.clone(), &server.configuration);
+        if let Ok(Some(told)) = self.files.suffice(&config) {
+            log::warn!("{told}");
+        }
+        listener.take_at_most(self.files.connections());
         let mut service = listening::Service::new("gateway".to_owned(), listener);
         service.add_listener(listener_config(&config));
         let listening = Listening::new(config.listen, self.socket.try_clone()?);
@@ -195,6 +225,13 @@ impl Prepared {
             accept_ended,
         };
         Ok((server, signals, tollgate))
+    }
+}
+
+/// Of a process that does not get to serve. No call stands in its journal.
+fn leave_no_journal(tollgate: &Tollgate) {
+    if let Ok(books) = tollgate.books() {
+        books.journal.close();
     }
 }
 
@@ -260,8 +297,10 @@ struct Serving {
 impl Serving {
     /// Ends the process when it cannot listen, or the one before goes on. Blocks.
     fn tell(self) {
+        let tollgate = self.handover.tollgate.clone();
         if let Err(error) = self.begin() {
             log::error!("this process does not serve: {error}");
+            leave_no_journal(&tollgate);
             #[expect(
                 clippy::disallowed_methods,
                 reason = "the process that was to take over ends without a trace"

@@ -13,6 +13,7 @@ mod upstream;
 mod folders;
 mod keyed;
 mod kills;
+mod open_files;
 mod outages;
 mod outsiders;
 mod quiet_log;

@@ -45,6 +45,8 @@ async fn an_hour(ground: Ground) {
             conf["providers"][name]["base_url"] = upstream.base_url().into();
         }
         conf["tiers"]["free"] = json!({ "rpm": 3 });
+        // More of them may need more open files than a process has here, which is told at a start.
+        conf["connections_max"] = 400.into();
     });
     site.start(&[]);
     let load = Load::new(&site, 1);
