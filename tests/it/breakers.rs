@@ -13,6 +13,8 @@ use crate::harness::metrics::Metrics;
 use crate::harness::operator::Process;
 use crate::harness::{Cue, Gateway, Reply, Setup, Upstream, eventually};
 
+mod unread;
+
 #[tokio::test]
 async fn after_five_failures_in_a_row_a_target_is_passed_over_for_ten_seconds() {
     let main = Upstream::always(Reply::status(500)).await;
@@ -208,111 +210,6 @@ async fn an_error_event_at_a_streams_start_that_the_request_is_to_blame_for_ends
     }
     assert_eq!((main.seen().len(), spare.seen().len()), (14, 12));
     assert_eq!(breaker_of_main(&gateway.metrics()), Decimal::ZERO);
-}
-
-/// What a call does whose client leaves before anything of its answer has left: its upstream fails then.
-async fn fails_unread(failing: impl Fn(&Cue) -> Reply, body: String, has_key: bool) {
-    let cue = Cue::new();
-    let reply = failing(&cue);
-    let main = Upstream::always(reply).await;
-    let spare = Upstream::unused().await;
-    let gateway = Setup::over(&main).spare(&spare).start().await;
-    for call in 1..=5 {
-        let mut asked = gateway.http1.post_request("/llm/chat", body.clone());
-        if has_key {
-            asked = asked.header("idempotency-key", format!("key-{call}"));
-        }
-        tokio::select! {
-            answer = asked.send() => panic!("an answer came: {answer:?}"),
-            _ = main.asked(call) => {}
-        }
-        // By the time that these are answered, on the same thread, the gateway has seen that the client left.
-        for _ in 0..2 {
-            gateway.http1.get("/llm/health").await.ok();
-        }
-        assert_eq!(breaker_of_main(&gateway.metrics()), Decimal::ZERO, "{call}");
-        cue.give();
-        assert_eq!(gateway.spent().await, Decimal::ZERO);
-    }
-    assert_eq!(breaker_of_main(&gateway.metrics()), Decimal::ONE);
-    let failed = gateway
-        .metrics()
-        .sum("tollgate_upstream_errors_total", &[("provider", "main")]);
-    assert_eq!(failed, Decimal::from(5));
-    gateway.check_books().await;
-}
-
-/// Nobody got anything of them, and their calls cost nothing: their target fails all the same.
-#[tokio::test]
-async fn answers_that_fail_while_they_are_read_on_for_nobody_count_against_their_target() {
-    let stream = |cue: &Cue| with_error(Reply::stream().chunk(": a comment\n\n").wait(cue), 529);
-    fails_unread(stream, streaming(TWIN), true).await;
-    fails_unread(
-        |cue| Reply::json_head(100).bytes("{").wait(cue).close(),
-        request(TWIN),
-        true,
-    )
-    .await;
-}
-
-/// Clients are less patient than `first_byte_ms`.
-#[tokio::test]
-async fn targets_that_fail_before_their_head_for_clients_that_have_left_are_passed_over() {
-    for body in [request(TWIN), streaming(TWIN)] {
-        fails_unread(|cue| Reply::status(500).once(cue), body.clone(), false).await;
-        fails_unread(|cue| Reply::default().wait(cue).close(), body.clone(), false).await;
-        fails_unread(|cue| Reply::default().wait(cue).reset(), body, false).await;
-    }
-}
-
-/// Nobody has begun to work when their client leaves, and nobody is to begin then.
-#[tokio::test]
-async fn a_client_that_leaves_while_a_connection_is_made_is_asked_for_nothing() {
-    for over_h2 in [false, true] {
-        let hole = BlackHole::new().await;
-        let spare = Upstream::always(Reply::chat("Hi", 9, 1)).await;
-        let provider = json!({ "base_url": hole.base_url(), "api_key_env": "SET_MAIN" });
-        let setup = Setup::over(&spare).spare(&spare).provider("main", provider);
-        let setup = setup.conf(|conf| conf["timeouts"] = json!({ "connect_ms": CONNECT.as_millis() as u64 }));
-        let gateway = setup.start().await;
-        let client = if over_h2 { &gateway.h2c } else { &gateway.http1 };
-        for _ in 0..5 {
-            let call = client.post_request("/llm/chat", request(TWIN));
-            tokio::select! {
-                answer = call.send() => panic!("an answer came: {answer:?}"),
-                () = eventually("it is admitted", async || {
-                    (gateway.held().await > Decimal::ZERO).then_some(())
-                }) => {}
-            }
-            assert_eq!(gateway.spent().await, Decimal::ZERO);
-        }
-        assert!(spare.seen().is_empty());
-        // It was not reached all the same.
-        assert_eq!(breaker_of_main(&gateway.metrics()), Decimal::ONE);
-        client.post("/llm/chat", request(TWIN)).await.ok();
-        assert_eq!(spare.seen().len(), 1);
-        gateway.check_books().await;
-    }
-}
-
-/// The same where there is no other, and the connection is made once the client has left.
-#[tokio::test]
-async fn a_client_that_left_before_its_connection_was_made_is_asked_for_nothing() {
-    let hole = BlackHole::new().await;
-    let unused = Upstream::unused().await;
-    let provider = json!({ "base_url": hole.base_url(), "api_key_env": "SET_MAIN" });
-    let gateway = Setup::over(&unused).provider("main", provider).start().await;
-    let call = gateway.http1.post_request("/llm/chat", request(SMALL));
-    tokio::select! {
-        answer = call.send() => panic!("an answer came: {answer:?}"),
-        () = eventually("it is admitted", async || {
-            (gateway.held().await > Decimal::ZERO).then_some(())
-        }) => {}
-    }
-    let main = hole.returns(Reply::chat("Hi", 9, 1)).await;
-    assert_eq!(gateway.spent().await, Decimal::ZERO);
-    assert!(main.seen().is_empty());
-    gateway.check_books().await;
 }
 
 /// Makes all the calls, some at once, while twenty seconds pass, so that the target is tried again in between.

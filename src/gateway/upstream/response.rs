@@ -60,7 +60,8 @@ pub(in crate::gateway) fn head(response: &mut ResponseHeader, ctx: &mut Ctx) -> 
     }
     let has_words = match error {
         ApiError::UpstreamRefused { .. } => true,
-        ApiError::UpstreamBusy { .. } => fields.is_json(),
+        // Nobody is left to be told them.
+        ApiError::UpstreamBusy { .. } => fields.is_json() && !call.client_has_left,
         _ => false,
     };
     if has_words {

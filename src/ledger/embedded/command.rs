@@ -40,7 +40,7 @@ pub(super) enum Command {
     Flush(oneshot::Sender<Result<(), StoreError>>),
     /// Commit, and say what is there at that moment.
     Moment(Box<Moment>, oneshot::Sender<Result<Box<Moment>, StoreError>>),
-    /// Say what the file has of a call's idempotency key, which the call has taken in memory.
+    /// Give a call its idempotency key, or say what is known of that.
     FindKey(Box<KeyedCall>, oneshot::Sender<Result<Found, StoreError>>),
     /// Say what is known of a call's idempotency key, which nobody takes.
     KnownKey(Box<KeyedCall>, oneshot::Sender<Result<Option<Record>, StoreError>>),

@@ -58,8 +58,7 @@ impl Page {
         self.counters("tollgate_unbilled_credits_total", help, lost_credits);
         let help = "Charges that were cut to what was held: a fault of the gateway.";
         self.counters("tollgate_charges_cut_total", help, cuts);
-        let help =
-            "Holds that were to be raised, since a stream passed the catalogue's maximum, by what the ledger said.";
+        let help = "Answers above the catalogue's maximum, whose holds paid for them or were to be raised, by what became of that.";
         self.counters("tollgate_hold_extensions_total", help, raised);
     }
 
