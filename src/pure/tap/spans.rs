@@ -56,6 +56,15 @@ impl Spans {
         starts.filter(|start| *start > 0 && *start >= place).min()
     }
 
+    /// Where the usage objects begin that are to be changed yet while the document is open: that of the root (0 where there is none), then
+    /// another one that is open.
+    pub(super) fn unfinished_usages(&self) -> impl Iterator<Item = usize> {
+        let open = self.other_usages.last().filter(|last| last.end == 0);
+        [Some(self.usage.start), open.map(|open| open.start)]
+            .into_iter()
+            .flatten()
+    }
+
     fn note_other_usage(&mut self, span: Range<usize>) {
         if self.other_usages.len() < Spans::OTHER_USAGES_MAX {
             self.other_usages.push(span);

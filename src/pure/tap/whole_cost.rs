@@ -1,7 +1,8 @@
 //! What a whole answer costs, told in its `usage`.
 //!
 //! From where that object begins, or another usage, the answer's bytes wait until the answer is whole, for only then is it known what it
-//! costs. When more than [`TAIL_BYTES_MAX`] would have to wait, they pass without a cost.
+//! costs. When more than [`TAIL_BYTES_MAX`] would have to wait, what stands before the usage of the root passes, or before one that is open.
+//! Where that is not enough, all that waits passes, without a cost.
 
 use bytes::Bytes;
 
@@ -79,19 +80,34 @@ impl WholeCost {
                 if !tap.complete() && tap.is_cut() && !is_too_long {
                     return Forward::Replace(chunk.slice(..at));
                 }
-                // The usage that tells the cost may be yet to come.
-                self.stage = if tap.is_cut() { Stage::Before } else { Stage::Over };
-                let tail = std::mem::take(&mut self.tail);
+                let mut leaves = std::mem::take(&mut self.tail);
+                self.stage = match self.still_waits(place, tap) {
+                    Some(start) => {
+                        let length = start.saturating_sub(place).min(leaves.len());
+                        self.tail = leaves.split_off(length);
+                        Stage::Since(start)
+                    }
+                    // The usage that tells the cost may be yet to come.
+                    None if tap.is_cut() => Stage::Before,
+                    None => Stage::Over,
+                };
                 // What it costs is not known yet where more is to come, but what it does not.
                 let told = if tap.complete() || is_too_long {
-                    self.retell(&tail, place, tap, tariff)
+                    self.retell(&leaves, place, tap, tariff)
                 } else {
                     None
                 };
                 let head = chunk.get(..at).unwrap_or_default();
-                Forward::Replace(Bytes::from([head, told.as_deref().unwrap_or(&tail)].concat()))
+                Forward::Replace(Bytes::from([head, told.as_deref().unwrap_or(&leaves)].concat()))
             }
         }
+    }
+
+    /// Where the usage begins from which on the answer waits still, when too much of it waits since `place`: that of the root, which tells the
+    /// cost, or else one that is open, whose own cost is yet to be taken out. It is behind `place`, so that something leaves each time.
+    fn still_waits(&self, place: usize, tap: &WholeTap) -> Option<usize> {
+        let mut starts = tap.spans().unfinished_usages().filter(|_| tap.is_cut());
+        starts.find(|start| *start > place && self.came.saturating_sub(*start) <= TAIL_BYTES_MAX)
     }
 
     /// Bytes of the answer that begin at `place`, without the provider's own cost in any usage, and with what it costs in that of the root,

@@ -143,3 +143,136 @@ fn a_long_answer_behind_a_usage_that_is_repeated_is_told_its_cost_at_its_end() {
     let out = call.whole(&[answer.as_bytes()]);
     assert_eq!(out.matches(r#""cost":0.000777"#).count(), 300 - 256);
 }
+
+/// How an answer goes on behind the text of its first choice: with the usage of the root, with others before and behind it, and without it.
+fn ends() -> [String; 7] {
+    [
+        format!(r#""}}}}],"usage":{OWN}}}"#),
+        format!(r#""}}}}],"usage":{OWN},"z":[1]}}"#),
+        format!(r#""}}}}],"usage":{OWN},"usage":{OWN}}}"#),
+        format!(r#""}}}},{{"usage":{OWN},"message":{{"content":"b"}}}}],"usage":{OWN}}}"#),
+        format!(r#""}}}}],"x_groq":{{"id":"r","usage":{OWN}}}}}"#),
+        format!(r#""}}}}],"x_groq":{{"usage":{OWN}}},"usage":{OWN}}}"#),
+        format!(r#""}}}}],"usage":{OWN},"x_groq":{{"usage":{OWN}}}}}"#),
+    ]
+}
+
+/// A usage in a choice, and what follows it up to a text that nobody counts.
+fn since_the_first() -> String {
+    format!(r#"{OWN},"message":{{"content":"a","annotations":""#)
+}
+
+/// What leaves of an answer that comes at once: valid JSON that tells our cost, and no other.
+fn at_once(call: &Call, answer: &str) -> String {
+    let out = call.whole(&[answer.as_bytes()]);
+    let value: Value = serde_json::from_str(&out).unwrap();
+    assert!(!out.contains(SECRET), "{}", last_bytes(&out));
+    let cost = format!("\"cost\":{},", call.cost(9, 12));
+    assert_eq!(out.matches("\"cost\":").count(), 1, "{}", last_bytes(&out));
+    assert_eq!(out.matches(&cost).count(), 1, "{}", last_bytes(&out));
+    assert_eq!(value["usage"]["completion_tokens"], 12);
+    assert!(others(&value).into_iter().all(|usage| *usage == without()));
+    out
+}
+
+fn last_bytes(out: &str) -> &str {
+    &out[out.len().saturating_sub(600)..]
+}
+
+#[test]
+fn the_usage_at_the_end_of_a_long_answer_tells_the_cost_wherever_that_is_cut() {
+    let call = Call::of(CATALOGUE);
+    let since = since_the_first();
+    let begin = format!(r#"{{"choices":[{{"usage":{since}{}"#, "x".repeat(40 << 10));
+    let text = "y".repeat(30 << 10);
+    for end in ends() {
+        let rest = [text.as_str(), &end].concat();
+        let expected = at_once(&call, &[begin.as_str(), &rest].concat());
+        for cut in text.len() - 1..=rest.len() {
+            let (head, tail) = rest.as_bytes().split_at(cut);
+            let out = call.whole(&[begin.as_bytes(), head, tail]);
+            assert!(out == expected, "cut at {cut} of {end}: {}", last_bytes(&out));
+        }
+    }
+}
+
+#[test]
+fn the_usage_at_the_end_of_an_answer_tells_the_cost_at_whichever_of_its_bytes_too_much_waits() {
+    let call = Call::of(CATALOGUE);
+    let since = since_the_first();
+    for end in ends() {
+        for came in 0..end.len() {
+            let text = "x".repeat((64 << 10) - since.len() - came);
+            let begin = format!(r#"{{"choices":[{{"usage":{since}{text}"#);
+            let expected = at_once(&call, &[begin.as_str(), &end].concat());
+            let (head, rest) = end.as_bytes().split_at(came);
+            let (byte, rest) = rest.split_at(1);
+            let out = call.whole(&[begin.as_bytes(), head, byte, rest]);
+            assert!(out == expected, "too much at {came} of {end}: {}", last_bytes(&out));
+        }
+    }
+}
+
+#[test]
+fn behind_a_usage_that_is_too_far_from_the_end_an_open_one_loses_its_cost_too() {
+    let call = Call::of(CATALOGUE);
+    let begin = format!(
+        r#"{{"usage":{OWN},"choices":[{{"message":{{"content":"a","annotations":"{}"#,
+        "x".repeat(40 << 10)
+    );
+    let text = "y".repeat(30 << 10);
+    let rest = format!(r#"{text}"}},"usage":{OWN}}}],"x_groq":{{"usage":{OWN}}}}}"#);
+    let pass = |cut: usize| {
+        let (head, tail) = rest.as_bytes().split_at(cut);
+        call.whole(&[begin.as_bytes(), head, tail])
+    };
+    let expected = pass(text.len());
+    let value: Value = serde_json::from_str(&expected).unwrap();
+    assert!(!expected.contains(SECRET), "{}", last_bytes(&expected));
+    assert_eq!(value["usage"], without());
+    assert_eq!(others(&value), [&without(), &without()]);
+    for cut in text.len()..rest.len() {
+        let out = pass(cut);
+        assert!(out == expected, "cut at {cut}: {}", last_bytes(&out));
+    }
+}
+
+#[test]
+fn of_an_answer_with_many_usages_no_more_waits_than_may_and_it_leaves_the_same_in_pieces_of_any_size() {
+    let call = Call::of(CATALOGUE);
+    let text = "x".repeat(900);
+    let choice = format!(r#"{{"usage":{OWN},"message":{{"content":"a","annotations":"{text}"}}}}"#);
+    let choices = vec![choice; 200].join(",");
+    let repeated = format!(r#""usage":{OWN},"z":"{text}","#).repeat(200);
+    for answer in [
+        format!(r#"{{"choices":[{choices}],"usage":{OWN}}}"#),
+        format!(r#"{{"choices":[{choices}]}}"#),
+        format!(r#"{{"choices":[{{"message":{{"content":"a"}}}}],{repeated}"usage":{OWN}}}"#),
+    ] {
+        let expected = at_once(&call, &answer);
+        for step in [7, 1_000, 9_000, 65_536, 65_537, 100_000] {
+            let out = in_pieces(&call, &answer, step);
+            assert!(out == expected, "in pieces of {step}: {}", last_bytes(&out));
+        }
+    }
+}
+
+/// What leaves of an answer in pieces of so many bytes, of which at most 64 KiB wait.
+fn in_pieces(call: &Call, answer: &str, step: usize) -> String {
+    let (tariff, mut tap, mut cost) = (
+        call.tariff(),
+        WholeTap::within(Encoding::O200k, Some(call.ceiling.completion.0), Default::default()),
+        WholeCost::default(),
+    );
+    let (mut came, mut out) = (0, Vec::new());
+    for piece in answer.as_bytes().chunks(step) {
+        came += piece.len();
+        match cost.chunk(&Bytes::copy_from_slice(piece), &mut tap, &tariff) {
+            Forward::Unchanged => out.extend_from_slice(piece),
+            Forward::Replace(bytes) => out.extend_from_slice(&bytes),
+        }
+        // A cost that was taken out of a usage which has left is spaces.
+        assert!(out.len() + (64 << 10) >= came, "in pieces of {step}");
+    }
+    String::from_utf8(out).unwrap()
+}
