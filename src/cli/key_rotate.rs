@@ -7,7 +7,7 @@ use super::arguments::Lifetime;
 use super::failure::Failure;
 use super::key::{named, random};
 use super::ledger::ask;
-use super::made::Made;
+use super::made::{Made, same};
 use super::output::{Answer, Format, Show};
 use crate::config::Config;
 use crate::ledger::admin::{AdminOp, AdminReply, KeyRef};
@@ -23,8 +23,8 @@ use crate::pure::ids::{AccountId, ApiKey, KeyDigest, KeyId};
     within the overlap, which gets no longer by it, and revokes the lost one. A limit of what the\n\
     key may spend holds for both together: what the old key has spent counts, and they spend one\n\
     limit, not two. Limits a minute are each key's own.\n\n\
-    Where the answer cannot be written, the new key is revoked again. With an overlap of 0 the old\n\
-    one has ended by then, and a new one has to be made."
+    Where the answer cannot be written, or goes to /dev/null, the new key is revoked again. With an\n\
+    overlap of 0 the old one has ended by then, and a new one has to be made."
 )]
 pub(super) struct RotateArgs {
     /// The key's id, or the key itself
@@ -59,7 +59,11 @@ pub(super) fn run(args: &RotateArgs, config: &Config, format: Format) -> Result<
     let AdminReply::Key(record) = ask(config, op)? else {
         return Err(Failure::wrong_reply());
     };
-    let made = Made::key(config, &record.id, next(args.overlap, &replaces, &record.account));
+    let made = Made::key(
+        config,
+        &record.id,
+        next(args.overlap, &replaces, &record.account, same(config)),
+    );
     let answer = Answer::of(
         &Rotated {
             key: new.reveal(),
@@ -78,10 +82,11 @@ pub(super) fn run(args: &RotateArgs, config: &Config, format: Format) -> Result<
 }
 
 /// What to do where the new key is revoked again since nobody has it.
-fn next(overlap_ms: i64, replaces: &KeyId, account: &AccountId) -> String {
+fn next(overlap_ms: i64, replaces: &KeyId, account: &AccountId, same: &str) -> String {
     match overlap_ms {
         0 => format!(
-            "{replaces} has ended as well, for the overlap was 0: make a new key with `tollgate key create --account {account}`"
+            "{replaces} has ended as well, for the overlap was 0: make a new key with `tollgate key create --account {account}` \
+             and the same {same}"
         ),
         _ => format!("{replaces} works until the overlap is over, or its own expiry: rotate it again before"),
     }

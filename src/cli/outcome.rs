@@ -4,7 +4,7 @@
 use std::io::{Error, ErrorKind, Write};
 
 use super::ledger::ask;
-use super::made::Made;
+use super::made::{Made, same};
 use super::output::{Format, error_line};
 
 /// What a run of the program leaves to be written, and how it ends.
@@ -51,6 +51,7 @@ fn taken_back(made: Made, error: &Error) -> String {
         next,
     } = made;
     let unwritten = unwritten(error);
+    let same = same(&config);
     match ask(&config, revoke) {
         Ok(_) => {
             format!(
@@ -59,7 +60,7 @@ fn taken_back(made: Made, error: &Error) -> String {
         }
         Err(failure) => format!(
             "{unwritten}; {id} was made, its secret stands in that answer alone, and it cannot be revoked ({failure}): \
-             do it with `{typed} {id}`; {next}"
+             do it with `{typed} {id}` and the same {same}; {next}"
         ),
     }
 }

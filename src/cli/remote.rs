@@ -1,5 +1,6 @@
 //! `--operator URL`: commands go to the operator's API of a gateway elsewhere.
 
+use std::cell::Cell;
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -16,6 +17,7 @@ use serde::de::DeserializeOwned;
 
 use super::arguments::EVERYWHERE;
 use super::failure::Failure;
+use super::made::{MAY_BE_DONE, in_doubt};
 use crate::config::{BaseUrl, Config, RemoteGateway, environment};
 use crate::gateway::upstream::providers::read_ca;
 use crate::ledger::admin::{AdminError, AdminOp, AdminReply};
@@ -45,7 +47,7 @@ impl RemoteArgs {
     pub(super) fn config(&self) -> Result<Option<Config>, Failure> {
         let Some(url) = &self.operator else { return Ok(None) };
         let gateway = self.gateway(url)?;
-        let settings = exchange(&gateway, Method::GET, "/v1/settings", Bytes::new())?;
+        let settings = exchange(&gateway, Method::GET, "/v1/settings", Bytes::new(), None)?;
         let settings = String::from_utf8(settings.to_vec()).map_err(|_| other_form(&gateway))?;
         Config::of_remote(gateway.clone(), &settings)
             .map(Some)
@@ -85,49 +87,72 @@ fn address(text: &str) -> Result<BaseUrl, String> {
 /// Asks the ledger of a gateway elsewhere.
 pub(super) fn ask(gateway: &RemoteGateway, op: &AdminOp) -> Result<AdminReply, Failure> {
     let body = serde_json::to_vec(op)?;
-    let answer = exchange(gateway, Method::POST, "/v1/commands", Bytes::from(body))?;
-    let reply: Result<AdminReply, AdminError> = serde_json::from_slice(&answer).map_err(|_| other_form(gateway))?;
+    let doubt = in_doubt(op);
+    let doubt = doubt.as_deref();
+    let answer = exchange(gateway, Method::POST, "/v1/commands", Bytes::from(body), doubt)?;
+    let reply: Result<AdminReply, AdminError> =
+        serde_json::from_slice(&answer).map_err(|_| doubted(other_form(gateway), doubt))?;
     Ok(reply?)
 }
 
 /// What a path of a gateway elsewhere answers.
 pub(super) fn get<T: DeserializeOwned>(gateway: &RemoteGateway, path: &str) -> Result<T, Failure> {
-    let answer = exchange(gateway, Method::GET, path, Bytes::new())?;
+    let answer = exchange(gateway, Method::GET, path, Bytes::new(), None)?;
     serde_json::from_slice(&answer).map_err(|_| other_form(gateway))
 }
 
-/// The same with a body.
+/// The same with a body, which changes something.
 pub(super) fn post<T: DeserializeOwned>(
     gateway: &RemoteGateway,
     path: &str,
     body: &serde_json::Value,
 ) -> Result<T, Failure> {
-    let answer = exchange(gateway, Method::POST, path, Bytes::from(body.to_string()))?;
-    serde_json::from_slice(&answer).map_err(|_| other_form(gateway))
+    let doubt = Some(MAY_BE_DONE);
+    let answer = exchange(gateway, Method::POST, path, Bytes::from(body.to_string()), doubt)?;
+    serde_json::from_slice(&answer).map_err(|_| doubted(other_form(gateway), doubt))
 }
 
-/// One request, and the body of its answer when that is 200. Blocks.
-fn exchange(gateway: &RemoteGateway, method: Method, path: &str, body: Bytes) -> Result<Bytes, Failure> {
+/// One request, and the body of its answer when that is 200. Blocks. `doubt` is what is said beside the error where the request was sent and
+/// may have been done.
+fn exchange(
+    gateway: &RemoteGateway,
+    method: Method,
+    path: &str,
+    body: Bytes,
+    doubt: Option<&str>,
+) -> Result<Bytes, Failure> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(|error| Failure::new(format!("no request can be made: {error}")))?;
-    let answered =
-        runtime.block_on(async { tokio::time::timeout(ANSWERED_WITHIN, send(gateway, method, path, body)).await });
-    let (status, body) = answered.map_err(|_| unreached(gateway, &"it does not answer"))??;
+    let sent = Cell::new(false);
+    let answered = runtime
+        .block_on(async { tokio::time::timeout(ANSWERED_WITHIN, send(gateway, method, path, body, &sent)).await })
+        .unwrap_or_else(|_| Err(unreached(gateway, &"it does not answer")));
+    let (status, body) = answered.map_err(|failure| doubted(failure, doubt.filter(|_| sent.get())))?;
     match status {
         200 => Ok(body),
         401 => Err(Failure::new(format!(
             "{} does not take the token of {TOKEN}: it is wrong, expired or revoked",
             gateway.url.authority
         ))),
+        // A gateway, or a proxy before it, that failed at it. With 503 it was not done.
+        500..=502 | 504.. => Err(doubted(refused(gateway, status, &body), doubt)),
         status => Err(refused(gateway, status, &body)),
     }
 }
 
-async fn send(gateway: &RemoteGateway, method: Method, path: &str, body: Bytes) -> Result<(u16, Bytes), Failure> {
+/// `sent` is set once the other side may have the whole request.
+async fn send(
+    gateway: &RemoteGateway,
+    method: Method,
+    path: &str,
+    body: Bytes,
+    sent: &Cell<bool>,
+) -> Result<(u16, Bytes), Failure> {
     let said = |error: Box<pingora::Error>| broken(gateway, &error);
     let mut session = connect(gateway).await?;
     let request = head(gateway, method, path, body.len())?;
     session.write_request_header(Box::new(request)).await.map_err(said)?;
+    sent.set(true);
     if !body.is_empty() {
         session.write_request_body(body, true).await.map_err(said)?;
     }
@@ -206,6 +231,14 @@ fn unreached(gateway: &RemoteGateway, why: &dyn std::fmt::Display) -> Failure {
 /// The connection failed: without what the other side sent.
 fn broken(gateway: &RemoteGateway, error: &pingora::Error) -> Failure {
     unreached(gateway, &ErrorText(error).to_string().trim_start())
+}
+
+/// The error of a request that was sent, with what may have come of it.
+fn doubted(failure: Failure, doubt: Option<&str>) -> Failure {
+    match doubt {
+        Some(doubt) => Failure::new(format!("{failure}; {doubt}")),
+        None => failure,
+    }
 }
 
 fn other_form(gateway: &RemoteGateway) -> Failure {

@@ -166,7 +166,12 @@ fn what_cannot_be_revoked_either_is_said_with_the_command_that_does_it() {
         let [stdout, ..] = OUTPUTS;
         let (id, said) = lost(outcome, stdout);
         assert!(said.contains("and it cannot be revoked ("), "{said}");
-        assert!(said.contains(&format!("do it with `{command} {id}`")), "{said}");
+        assert!(
+            said.contains(&format!(
+                "do it with `{command} {id}` and the same configuration (--conf);"
+            )),
+            "{said}"
+        );
     }
 }
 

@@ -15,6 +15,7 @@ mod session;
 mod stripe;
 mod stripe_refunds;
 mod twins;
+mod unanswered;
 
 use std::net::SocketAddr;
 use std::path::Path;
