@@ -15,6 +15,5 @@ static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 static ALLOCATOR_OPTIONS: Option<&'static std::ffi::c_char> = Some(unsafe { &*tollgate::ALLOCATOR_OPTIONS.as_ptr() });
 
 fn main() -> ExitCode {
-    let outcome = cli::execute(std::env::args_os());
-    ExitCode::from(outcome.write(&mut std::io::stdout(), &mut std::io::stderr()))
+    ExitCode::from(cli::execute(std::env::args_os()).write_out())
 }

@@ -31,7 +31,8 @@ pub(super) enum KeyCommand {
         own is counted by itself; others are counted together, by account. What it may spend\n\
         begins anew at midnight UTC, each week on Monday.\n\n\
         Only a digest of the key is stored: a key that is lost cannot be shown again,\n\
-        only revoked and replaced. Where the answer cannot be written, it is revoked again.")]
+        only revoked and replaced. Where the answer cannot be written, or goes to /dev/null,\n\
+        it is revoked again.")]
     Create(CreateArgs),
     /// Change what sets a key apart; what is not given stays
     #[command(

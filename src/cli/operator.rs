@@ -27,7 +27,8 @@ pub(super) enum OperatorCommand {
         read reads everything and changes nothing; support may suspend accounts and manage keys;\n\
         billing may add and correct credit; admin may do all there is.\n\n\
         Only a digest of the token is stored: one that is lost cannot be shown again, only revoked\n\
-        and replaced. Where the answer cannot be written, it is revoked again.")]
+        and replaced. Where the answer cannot be written, or goes to /dev/null, it is revoked\n\
+        again.")]
     Create {
         /// What it is called: 1 to 64 characters
         name: String,

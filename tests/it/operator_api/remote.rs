@@ -332,3 +332,40 @@ async fn what_a_command_could_not_show_is_revoked_again() {
         assert_eq!(ann["state"], "revoked", "{ground:?}");
     }
 }
+
+/// A standard output that is closed is the null device by the time `main` runs, and one that is not open for writing took each answer: the
+/// command succeeded, and nobody had the key.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_went_where_nobody_can_read_is_revoked_again() {
+    let desk = Desk::over(Ground::Embedded).await;
+    let (admin, create) = (of(Role::Admin), ["key", "create", "--account", "globex"]);
+    desk.json_of(Role::Admin, &["account", "create", "globex", "--tier", "pro"])
+        .await;
+    let mut closed = Command::new("sh");
+    closed
+        .args(["-c", "exec \"$0\" \"$@\" >&-", env!("CARGO_BIN_EXE_tollgate")])
+        .args(create)
+        .args(["--operator", &format!("http://{}", desk.address)])
+        .env("TOLLGATE_OPERATOR_TOKEN", &admin);
+    let (for_reading, _writer) = std::io::pipe().unwrap();
+    for output in [
+        tokio::task::spawn_blocking(move || closed.output().unwrap())
+            .await
+            .unwrap(),
+        desk.command_into(Stdio::null(), &admin, &create).await,
+        desk.command_into(for_reading.into(), &admin, &create).await,
+    ] {
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(1), "{said}");
+        assert!(
+            said.contains("cannot write the answer") && said.contains("is revoked again"),
+            "{said}"
+        );
+    }
+    let keys = desk.json_of(Role::Read, &["key", "list", "globex"]).await;
+    let keys = keys["keys"].as_array().unwrap();
+    assert_eq!(keys.len(), 3, "{keys:?}");
+    assert!(keys.iter().all(|key| key["state"] == "revoked"), "{keys:?}");
+    let list = desk.command_into(Stdio::null(), &admin, &["account", "list"]).await;
+    assert!(list.status.success(), "without a secret it may go there: {list:?}");
+}
