@@ -9,13 +9,41 @@ use super::commands::{failed, read_beside};
 use super::shared::{EmbeddedAccount, Shared};
 use super::writer::Committer;
 use crate::ledger::StoreError;
-use crate::ledger::admin::events::{Event, EventOp};
+use crate::ledger::admin::events::{Event, EventOp, next_due};
 use crate::ledger::admin::{AdminError, AdminReply};
 use crate::ledger::events::{self, CLAIMED_MAX, EventTimes, Refused};
 use crate::pure::account::Denial;
 use crate::pure::ids::AccountId;
 use crate::pure::money::Credits;
 use crate::pure::time::Timestamp;
+
+/// Until when an event is claimed, in milliseconds that have passed in this process: a clock that is set ahead or back ends no lease.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Lease {
+    until: i64,
+    /// The most that it lasts, from its claim or from a settlement on.
+    lasts_ms: i64,
+    /// What the clock said at the claim, from which whoever has the event counts, and what had passed by then.
+    claimed: (Timestamp, i64),
+}
+
+impl Lease {
+    fn new(claimed: (Timestamp, i64), lasts_ms: i64) -> Lease {
+        let (_, passed) = claimed;
+        Lease {
+            until: passed.saturating_add(lasts_ms),
+            lasts_ms,
+            claimed,
+        }
+    }
+
+    /// It ends when the event is due, which is said by the time that was told at the claim, and not later than one that begins now.
+    fn renew(&mut self, due: Timestamp, passed: i64) {
+        let (said, heard) = self.claimed;
+        let most = passed.saturating_add(self.lasts_ms);
+        self.until = heard.saturating_add(due.since(said)).min(most);
+    }
+}
 
 impl Embedded {
     /// A call is refused, and is not tried again. Called while the account is locked.
@@ -65,7 +93,7 @@ impl Committer {
             }
             EventOp::Settle { id, deliveries, .. } => {
                 self.database.settle_event(&id, &deliveries).map_err(failed)?;
-                self.leases.remove(&id);
+                self.settled(&id, next_due(&deliveries));
                 Ok(AdminReply::Done)
             }
             EventOp::RaiseExpiring => {
@@ -78,21 +106,34 @@ impl Committer {
         }
     }
 
-    /// Leases are kept in memory: a process that dies has none, and what it had claimed is due.
+    /// What is still to be told is claimed until it is due: whoever goes on telling it has written a time at which its claim ends.
+    fn settled(&mut self, id: &str, due: Option<Timestamp>) {
+        let Some(due) = due else {
+            self.leases.remove(id);
+            return;
+        };
+        // Of one that ended long ago nothing is known.
+        if let Some(lease) = self.leases.get_mut(id) {
+            lease.renew(due, self.shared.clock.passed_ms());
+        }
+    }
+
+    /// Leases are kept in memory: a process that dies has none. What it had claimed is due, or is when it wrote that it would be, where it
+    /// settled that since.
     fn claim(&mut self, limit: u32, lease_ms: i64) -> Result<Vec<Event>, StoreError> {
         // Of a clock that is ahead a lease would last until it is as late.
         let passed = self.shared.clock.passed_ms();
-        self.leases.retain(|_, until| *until > passed);
+        self.leases.retain(|_, lease| lease.until > passed);
         let limit = usize::try_from(limit.clamp(1, CLAIMED_MAX)).unwrap_or(1);
         let now = self.shared.clock.now();
-        let mut due = self.database.due_events(now, limit.saturating_add(self.leases.len()))?;
-        due.retain(|event| !self.leases.contains_key(&event.id));
-        due.truncate(limit);
+        let mut due = self
+            .database
+            .due_events(now, limit, |id| self.leases.contains_key(id))?;
         let known = self.known_time.of_events();
         let at = EventTimes { clock: now, known };
         due.iter_mut().for_each(|event| event.claimed_at(at));
-        let until = passed.saturating_add(lease_ms.max(0));
-        self.leases.extend(due.iter().map(|event| (event.id.clone(), until)));
+        let lease = Lease::new((now, passed), lease_ms.max(0));
+        self.leases.extend(due.iter().map(|event| (event.id.clone(), lease)));
         Ok(due)
     }
 }

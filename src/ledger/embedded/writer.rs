@@ -7,6 +7,7 @@ use std::sync::{Arc, PoisonError, mpsc};
 use std::time::{Duration, Instant};
 
 use super::command::{Command, Commands};
+use super::events::Lease;
 use super::group::sums;
 use super::keys;
 use super::outage::{Change, Outage, Unwritable};
@@ -62,8 +63,8 @@ pub(super) struct Committer {
     pub(super) spent_at: Option<Instant>,
     /// Up to where that was done, and for which day, while it is under way.
     pub(super) spent_seen: Option<(SpentRow, Day)>,
-    /// Events that were claimed, until so many milliseconds have passed in this process.
-    pub(super) leases: HashMap<String, i64>,
+    /// Events that were claimed.
+    pub(super) leases: HashMap<String, Lease>,
     /// Debits that cannot be written.
     outage: Outage,
     /// Whether idempotency keys could not be written when that was last tried.

@@ -210,17 +210,27 @@ impl Database {
         self.durably(|t| new.into_iter().try_for_each(|event| raise_new(t, event, now)))
     }
 
-    /// Events that are due, oldest due first; behind them those that a clock which was ahead has put off.
-    pub(in crate::ledger) fn due_events(&self, now: Timestamp, limit: usize) -> Result<Vec<Event>, StoreError> {
+    /// Events that are due and not claimed, oldest due first; behind them those that a clock which was ahead has put off.
+    pub(in crate::ledger) fn due_events(
+        &self,
+        now: Timestamp,
+        limit: usize,
+        is_claimed: impl Fn(&str) -> bool,
+    ) -> Result<Vec<Event>, StoreError> {
         let mut due = Vec::new();
         for (is_due, than) in [("due <= ?1", now), ("due > ?1", now.plus_millis(DUE_WITHIN_MS))] {
             let mut statement = self.connection.prepare_cached(&format!(
-                "SELECT id, kind, at, account, data, deliveries FROM events WHERE {is_due} ORDER BY due, rowid LIMIT ?2",
+                "SELECT id, kind, at, account, data, deliveries FROM events WHERE {is_due} ORDER BY due, rowid",
             ))?;
-            let room = limit.saturating_sub(due.len());
-            let mut rows = statement.query(params![than.0, i64::try_from(room).unwrap_or(i64::MAX)])?;
-            while let Some(row) = rows.next()? {
-                due.push(event(row)?);
+            // The index has them in this order, so that no more are read than are given or claimed.
+            let mut rows = statement.query([than.0])?;
+            while due.len() < limit
+                && let Some(row) = rows.next()?
+            {
+                let id: String = row.get(0)?;
+                if !is_claimed(&id) {
+                    due.push(event(row)?);
+                }
             }
         }
         Ok(due)

@@ -10,11 +10,14 @@ use crate::ledger::embedded::Embedded;
 use crate::ledger::events::KEEP_MS;
 use crate::ledger::terms::TermsChange;
 use crate::ledger::tests::rig::{block_on, debit, request};
+use crate::pure::time::Timestamp;
+
+const LEASE_MS: i64 = 60_000;
 
 fn claim(store: &Embedded) -> Vec<Event> {
     let op = EventOp::Claim {
         limit: 100,
-        lease_ms: 60_000,
+        lease_ms: LEASE_MS,
     };
     match store.run_blocking(AdminOp::Event(op)).unwrap() {
         AdminReply::Events { events } => events,
@@ -61,12 +64,12 @@ fn what_was_told_is_known_after_a_restart_and_what_was_claimed_is_due() {
     assert!(kinds.iter().all(|kinds| kinds.len() == 3), "{kinds:?}");
 }
 
-/// What is settled was tried and failed, and is due again in a second by this clock.
-fn settle(store: &Embedded, event: &Event, clock: &Clock) {
+/// What is settled was tried and failed, and is due again then.
+fn settle(store: &Embedded, event: &Event, due: Timestamp) {
     let again = Delivery {
         url: "https://example.com/x".to_owned(),
         failed: 1,
-        due: clock.now().plus_millis(1_000),
+        due,
         done: false,
     };
     let op = EventOp::Settle {
@@ -112,11 +115,13 @@ fn a_clock_that_is_ahead_for_a_moment_loses_no_event() {
             "{events:?}"
         );
         for event in &events {
-            settle(&store, event, &clock);
+            settle(&store, event, clock.now().plus_millis(1_000));
         }
         // Whatever is raised deletes what is too old.
         credit(&store, &format!("from {from}"));
         clock.set_by(-four_days);
+        // Until it was due by the clock that was ahead it is claimed.
+        clock.advance(1_000);
         let left = told(&store);
         assert!(events.iter().all(|event| left.contains(&event.id)), "{left:?}");
         assert_eq!(left.len(), in_all, "{left:?}");
@@ -136,6 +141,58 @@ fn an_event_is_too_old_once_three_days_have_passed() {
         let [event] = claim(&store).try_into().unwrap();
         assert_eq!(event.is_too_old, is_too_old, "{passes}");
         // Whoever claimed it has died.
-        clock.advance(60_000 * i64::from(!is_too_old));
+        clock.advance(LEASE_MS * i64::from(!is_too_old));
+    }
+}
+
+/// Only the time at which it is due protected it: it was claimed at once where the clock was a minute ahead, or an hour back.
+#[test]
+fn a_clock_that_is_set_gives_away_no_event_that_is_claimed_for_longer() {
+    for (due_ms, set_by) in [
+        (LEASE_MS, 86_400_000),
+        (LEASE_MS, -7_200_000),
+        // To be tried later: claimed no longer than any other.
+        (15 * LEASE_MS, 86_400_000),
+    ] {
+        for is_set_first in [true, false] {
+            let rig = rig();
+            let folder = rig.folder;
+            drop(rig.store);
+            let clock = Clock::manual(NOW);
+            let store = Embedded::open(&folder.path().join("ledger.db"), clock.clone()).unwrap();
+            let [event] = claim(&store).try_into().unwrap();
+            if is_set_first {
+                clock.set_by(set_by);
+            }
+            clock.advance(10_000);
+            // As whoever claimed it counts.
+            settle(&store, &event, NOW.plus_millis(10_000 + due_ms));
+            if !is_set_first {
+                clock.set_by(set_by);
+            }
+            let case = format!("due after {due_ms} ms, set by {set_by} ms, before it is settled: {is_set_first}");
+            for (passes, open) in [(0, 0), (LEASE_MS - 1, 0), (1, 1)] {
+                clock.advance(passes);
+                assert_eq!(claim(&store).len(), open, "{case}");
+            }
+            store.close();
+        }
+    }
+}
+
+#[test]
+fn an_event_that_is_put_off_is_claimed_as_soon_as_it_is_due() {
+    let rig = rig();
+    let folder = rig.folder;
+    drop(rig.store);
+    let clock = Clock::manual(NOW);
+    let store = Embedded::open(&folder.path().join("ledger.db"), clock.clone()).unwrap();
+    let [event] = claim(&store).try_into().unwrap();
+    for due_ms in [1_000, 3 * LEASE_MS] {
+        settle(&store, &event, clock.now().plus_millis(due_ms));
+        for (passes, open) in [(due_ms - 1, 0), (1, 1)] {
+            clock.advance(passes);
+            assert_eq!(claim(&store).len(), open, "due after {due_ms} ms");
+        }
     }
 }

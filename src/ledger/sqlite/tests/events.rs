@@ -16,7 +16,7 @@ fn event(id: &str, account: Option<&str>) -> Event {
 
 impl Rig {
     fn due(&self, now: Timestamp) -> Vec<Event> {
-        self.database.due_events(now, 10_000).unwrap()
+        self.database.due_events(now, 10_000, |_| false).unwrap()
     }
 
     fn ids(&self, now: Timestamp) -> Vec<String> {
@@ -158,7 +158,7 @@ fn by_a_clock_that_is_ahead_nothing_goes_and_what_it_puts_off_is_due_when_it_is_
     assert_eq!(rig.ids(most), [""; 0]);
     assert_eq!(rig.ids(most.plus_millis(-1)), ["evt_1"]);
     assert_eq!(rig.ids(NOW), ["evt_2", "evt_1"]);
-    assert_eq!(rig.database.due_events(NOW, 1).unwrap().len(), 1);
+    assert_eq!(rig.database.due_events(NOW, 1, |_| false).unwrap().len(), 1);
 }
 
 #[test]
@@ -178,8 +178,11 @@ fn an_event_is_due_when_the_first_of_its_deliveries_is_and_the_oldest_due_comes_
     assert_eq!(rig.ids(NOW.plus_millis(5)), ["evt_2", "evt_3", "evt_1"]);
     let all = rig.due(NOW.plus_millis(5));
     assert_eq!(all.last().unwrap().deliveries, due);
-    let two = rig.database.due_events(NOW.plus_millis(5), 2).unwrap();
+    let two = rig.database.due_events(NOW.plus_millis(5), 2, |_| false).unwrap();
     assert_eq!(two, all.get(..2).unwrap());
+    // What is claimed takes no room.
+    let others = rig.database.due_events(NOW.plus_millis(5), 2, |id| id == "evt_2");
+    assert_eq!(others.unwrap(), all.get(1..).unwrap());
 }
 
 #[test]
