@@ -9,7 +9,7 @@ use tokio::sync::Semaphore;
 
 use super::ledger_time::LedgerTime;
 use super::message::Message;
-use super::send::{Sender, Unsent};
+use super::send::{SEND_MAX, Sender, Unsent};
 use crate::config::Webhook;
 use crate::ledger::admin::events::Delivery;
 use crate::pure::time::Timestamp;
@@ -145,6 +145,8 @@ impl Receiver {
     }
 }
 
+/// The longest that [`Receiver::tell`] takes.
+pub(super) const TELL_MAX: Duration = TURN_WITHIN.saturating_add(SEND_MAX);
 /// Messages that a webhook gets at once.
 const AT_ONCE: usize = 8;
 /// How long a message waits for its turn.

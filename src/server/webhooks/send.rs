@@ -152,6 +152,8 @@ async fn resolved(webhook: &Webhook) -> Result<SocketAddr, String> {
     allowed.ok_or_else(refused)
 }
 
+/// The longest that [`Sender::send`] takes.
+pub(super) const SEND_MAX: Duration = ATTEMPT_MAX.saturating_add(BODY_MAX);
 const CONNECT_MAX: Duration = Duration::from_secs(5);
 /// The longest that one attempt takes until its answer's head is there.
 const ATTEMPT_MAX: Duration = Duration::from_secs(10);

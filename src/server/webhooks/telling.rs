@@ -10,7 +10,7 @@ use tokio::sync::watch;
 
 use super::ledger_time::LedgerTime;
 use super::message::Message;
-use super::receiver::Receiver;
+use super::receiver::{Receiver, TELL_MAX};
 use crate::failpoints::point;
 use crate::ledger::Ledger;
 use crate::ledger::admin::events::{Delivery, Event, EventOp};
@@ -120,10 +120,10 @@ impl Telling {
     }
 
     /// Writes how it stands, and has the event claimed for another while: whoever takes it up after a death knows what was tried. False where
-    /// that fails, or somebody else may have claimed it since.
+    /// that fails, somebody else may have claimed it since, or the claim may end while the event is sent.
     pub(super) async fn keep(&self, progress: &Progress) -> bool {
         let now = self.time.now();
-        if progress.claimed_until.load(Ordering::Relaxed) <= now.0 {
+        if !progress.is_claimed(now) {
             return false;
         }
         let until = now.plus_millis(LEASE_MS);
@@ -135,9 +135,15 @@ impl Telling {
             log::debug!("the event {} cannot be claimed for longer: {error}", self.event.id);
             return false;
         }
+        // That may have taken long.
+        let now = self.time.now();
+        if !progress.is_claimed(now) {
+            return false;
+        }
         progress.claimed_until.fetch_max(until.0, Ordering::Relaxed);
         point("webhook-keep", "after");
-        true
+        let left_ms = u64::try_from(until.since(now)).unwrap_or(0);
+        Duration::from_millis(left_ms) >= TELL_MAX
     }
 
     /// Who has the event, and what is left to do for the others.
@@ -182,6 +188,11 @@ impl Telling {
 }
 
 impl Progress {
+    /// Whether nobody else can have claimed it by then.
+    fn is_claimed(&self, now: Timestamp) -> bool {
+        self.claimed_until.load(Ordering::Relaxed) > now.0
+    }
+
     fn begins(&self) {
         self.sending.send_modify(|sending| *sending = sending.saturating_add(1));
     }
@@ -215,7 +226,7 @@ impl Told {
     }
 }
 
-/// For how long an event is claimed: longer than it waits for its turn and is sent.
+/// For how long an event is claimed: longer than [`TELL_MAX`].
 pub(super) const LEASE_MS: i64 = 20_000;
 /// So long after it was claimed nobody is told again before it is claimed anew, which sees webhooks as they are configured by then.
 pub(super) const AGAIN_WITHIN_MS: i64 = 30_000;

@@ -187,6 +187,36 @@ async fn an_event_is_kept_for_as_long_as_nobody_else_may_have_claimed_it() {
     }
 }
 
+/// Another process holds the file up while it is kept: what is left of the claim may not do for another attempt, which takes 16 seconds at most.
+#[tokio::test]
+async fn an_event_is_not_sent_again_for_longer_than_it_is_claimed() {
+    let (folder, clock) = (tempfile::tempdir().unwrap(), Clock::manual(NOW));
+    let path = folder.path().join("ledger.db");
+    let mut teller = Teller::start(&path, &clock);
+    let (webhook, _socket) = unheard();
+    let telling = teller.dispatcher.telling(event(NOW), &[webhook]);
+    let other = rusqlite::Connection::open(&path).unwrap();
+    for (after, takes, is_ours) in [
+        (0, 4_000, true),
+        (0, 4_001, false),
+        (LEASE_MS - 1_000, 999, true),
+        // Somebody else may have claimed it before it was kept.
+        (LEASE_MS - 1_000, 1_000, false),
+    ] {
+        let progress = telling.progress();
+        clock.advance(after);
+        other.execute_batch("BEGIN IMMEDIATE").unwrap();
+        let keeps = telling.keep(&progress);
+        let goes_on = async {
+            clock.advance(takes);
+            other.execute_batch("COMMIT").unwrap();
+        };
+        // In this order: it has begun when time passes.
+        let (found, ()) = tokio::join!(biased; keeps, goes_on);
+        assert_eq!(found, is_ours, "kept after {after} ms, which takes {takes} ms");
+    }
+}
+
 /// The gateway's clock is five minutes behind the ledger's. An event seemed to be due in five minutes, and was claimed again until then.
 #[tokio::test]
 async fn an_event_is_due_by_the_ledgers_clock() {
