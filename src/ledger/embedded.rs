@@ -20,6 +20,7 @@ mod idempotency;
 mod key_limits;
 mod key_rotate;
 mod keys;
+mod lease;
 mod load;
 mod operators;
 mod outage;

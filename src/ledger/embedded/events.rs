@@ -6,6 +6,7 @@ use std::sync::{Arc, PoisonError};
 use super::Embedded;
 use super::command::Command;
 use super::commands::{failed, read_beside};
+use super::lease::Lease;
 use super::shared::{EmbeddedAccount, Shared};
 use super::writer::Committer;
 use crate::ledger::StoreError;
@@ -16,34 +17,6 @@ use crate::pure::account::Denial;
 use crate::pure::ids::AccountId;
 use crate::pure::money::Credits;
 use crate::pure::time::Timestamp;
-
-/// Until when an event is claimed, in milliseconds that have passed in this process: a clock that is set ahead or back ends no lease.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Lease {
-    until: i64,
-    /// The most that it lasts, from its claim or from a settlement on.
-    lasts_ms: i64,
-    /// What the clock said at the claim, from which whoever has the event counts, and what had passed by then.
-    claimed: (Timestamp, i64),
-}
-
-impl Lease {
-    fn new(claimed: (Timestamp, i64), lasts_ms: i64) -> Lease {
-        let (_, passed) = claimed;
-        Lease {
-            until: passed.saturating_add(lasts_ms),
-            lasts_ms,
-            claimed,
-        }
-    }
-
-    /// It ends when the event is due, which is said by the time that was told at the claim, and not later than one that begins now.
-    fn renew(&mut self, due: Timestamp, passed: i64) {
-        let (said, heard) = self.claimed;
-        let most = passed.saturating_add(self.lasts_ms);
-        self.until = heard.saturating_add(due.since(said)).min(most);
-    }
-}
 
 impl Embedded {
     /// A call is refused, and is not tried again. Called while the account is locked.

@@ -21,7 +21,14 @@ use crate::pure::money::Credits;
 
 /// Holds, in the ledger that this process has taken over, what the calls of the processes before it hold.
 pub(crate) fn hold_for_predecessors(folder: &Path, ledger: &Ledger) {
-    for path in journals_or_none(folder, &[EXTENSION]).0 {
+    let (paths, is_whole) = journals_or_none(folder, &[EXTENSION]);
+    if !is_whole {
+        log::error!(
+            "MONEY: {}: its journals cannot all be listed: what running calls of the process before hold may be given to others",
+            folder.display()
+        );
+    }
+    for path in paths {
         let file = match JournalFile::peek(&path) {
             Ok(file) => file,
             Err(error) => {
@@ -32,7 +39,9 @@ pub(crate) fn hold_for_predecessors(folder: &Path, ledger: &Ledger) {
         for slot in (0..file.slots()).filter_map(|number| file.slot(number)) {
             let amount = slot.held();
             // What cannot be read is being written at this moment.
-            if let Ok(Some(found)) = read(slot) {
+            let found = read(slot).ok().flatten();
+            let place = |found: &Found| ledger.place(&found.account);
+            if let Some(found) = found.filter(|found| place(found).is_ok_and(|place| place.has_key(&found.key))) {
                 ledger.hold_for_predecessor(&LiveHold {
                     id: found.id,
                     account: found.account,
@@ -84,6 +93,8 @@ pub(super) fn follow_predecessors(folder: &Path, ledger: &Embedded, own: Option<
         for slot in (0..file.slots()).filter_map(|number| file.slot(number)) {
             match read(slot) {
                 Ok(None) => {}
+                // A journal of another ledger waits for that: an account of the same name is another one there.
+                Ok(Some(found)) if !is_of(ledger, &found) => {}
                 Ok(Some(found)) => {
                     running.insert(found.id);
                     if let FoundStage::Owed(debit) = found.stage {
@@ -102,6 +113,12 @@ pub(super) fn follow_predecessors(folder: &Path, ledger: &Embedded, own: Option<
     if is_whole {
         ledger.predecessors_ended_of(reading, &running);
     }
+}
+
+/// Whether the ledger has the key under which a call was made.
+fn is_of(ledger: &Embedded, found: &Found) -> bool {
+    let place = ledger.place(&found.account);
+    place.is_ok_and(|account| ledger.has_key(&account, &found.key))
 }
 
 /// Reads a slot of a process that lives. It may write there at this moment, which takes it less than a microsecond: then it is read again.

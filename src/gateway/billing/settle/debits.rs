@@ -6,7 +6,7 @@ use super::*;
 use crate::gateway::billing::tests::rig::{
     Asked, Books, STREAM, WHOLE, call_of, closed, event, pass, reported, thousandths, whole,
 };
-use crate::gateway::context::Ctx;
+use crate::gateway::context::{Answer, Ctx};
 use crate::gateway::upstream::circuit_breaker::IMPLAUSIBLE_USAGE;
 use crate::pure::receipt::CallEnding;
 
@@ -201,14 +201,40 @@ fn who_leaves_before_the_report_owes_what_is_not_text_as_it_was_held() {
         held: "6",
         ..STREAM
     };
-    let prompt = |ending| {
+    let prompt = |asked: &Asked<'_>, pieces: &[String], passes: bool, ending| {
         let books = Books::with("10");
-        settled(&books, &asked, &[event(COUNTED)], ending);
+        let mut ctx = books.call(1, asked);
+        if let (true, Answer::Metered(meter)) = (passes, &mut call_of(&mut ctx).answer) {
+            meter.stop_gathering();
+        }
+        settle(&books, &mut ctx, pieces, ending);
         books.receipts().remove(0).billed.prompt_tokens
     };
-    assert_eq!(prompt(Ending::ClientGone), 5_000);
-    assert_eq!(prompt(Ending::DrainEnded { elapsed_ms: 9 }), 5_000);
-    assert!(prompt(Ending::UpstreamFailed) < 50);
+    let left = [Ending::ClientGone, Ending::DrainEnded { elapsed_ms: 9 }];
+    let begun = [event(COUNTED)];
+    for ending in left {
+        assert_eq!(prompt(&asked, &begun, false, ending), 5_000);
+    }
+    assert!(prompt(&asked, &begun, false, Ending::UpstreamFailed) < 50);
+    // Behind its end no report can come, so that nobody is told what it has is not the client's doing.
+    let silent = Asked {
+        more: r#""stream":true"#,
+        ..asked
+    };
+    let whole_asked = Asked {
+        more: WHOLE.more,
+        ..asked
+    };
+    let (over, whole) = (
+        [event(COUNTED), "data: [DONE]\n\n".to_owned()],
+        [whole("a b", &Value::Null)],
+    );
+    for ending in left {
+        assert!(prompt(&silent, &over, false, ending) < 50);
+        for passes in [false, true] {
+            assert!(prompt(&whole_asked, &whole, passes, ending) < 50, "{passes}");
+        }
+    }
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use super::*;
 
 /// The bytes of a dead process' journal and prompts with one call of each kind, and what they come to.
-fn three_calls() -> (Rig, Vec<u8>, Vec<u8>) {
+pub(super) fn three_calls() -> (Rig, Vec<u8>, Vec<u8>) {
     let mut rig = Rig::new();
     let held = rig.call(1);
     let mut answered = rig.call(2);

@@ -74,6 +74,25 @@ fn an_account_of_the_same_name_in_another_ledger_is_billed_nothing() {
     assert_eq!(rig.spent(), cost(8, 5));
 }
 
+/// Nor in an upgrade, in which the journals that lie there are read as those of the process before.
+#[test]
+fn an_upgrade_bills_nothing_to_an_account_of_the_same_name_in_another_ledger() {
+    let (rig, ..) = damage::three_calls();
+    let folder = rig.folder.path();
+    let store = Embedded::open(&folder.join("other.db"), Clock::manual(NOW)).unwrap();
+    let other = Ledger::Embedded(Arc::clone(&store));
+    let theirs = caller_of(&other, "acme", "10", Default::default());
+    let own = Journal::open(folder);
+    follow::hold_for_predecessors(folder, &other);
+    let held = block_on(theirs.figures()).unwrap().held;
+    follow::follow_predecessors(folder, &store, own.own().as_deref(), &mut Default::default());
+    let Figures { balance, .. } = block_on(theirs.figures()).unwrap();
+    assert_eq!((balance, held), (credits("10"), Credits::ZERO));
+    audit_is_clean(&other);
+    other.close();
+    own.close();
+}
+
 #[test]
 fn the_other_calls_of_a_journal_that_waits_are_billed() {
     let mut rig = Rig::new();
