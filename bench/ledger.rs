@@ -233,6 +233,7 @@ fn caller(ledger: &Ledger, n: u64) -> Caller {
             account: account.clone(),
             tier: Tier::Pro,
             quota_pico: None,
+            terms: Default::default(),
         },
         AdminOp::CreditsAdd {
             account: account.clone(),

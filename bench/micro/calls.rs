@@ -41,6 +41,7 @@ impl Site {
                 account: account.clone(),
                 tier: Tier::Pro,
                 quota_pico: None,
+                terms: Default::default(),
             },
             AdminOp::CreditsAdd {
                 account: account.clone(),

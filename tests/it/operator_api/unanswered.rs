@@ -74,6 +74,9 @@ fn digest(sent: &Value) -> Option<KeyDigest> {
         .or_else(|| fields.values().find_map(digest))
 }
 
+/// A command, the id of what it makes, and what is said of it.
+type Lost<'a> = (&'a [&'a str], &'a dyn Fn(&Value) -> String, &'a [&'a str]);
+
 /// The gateway had made the key, and the error was that it cannot be asked.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_command_whose_answer_is_lost_says_that_it_may_have_been_done() {
@@ -82,7 +85,7 @@ async fn a_command_whose_answer_is_lost_says_that_it_may_have_been_done() {
     let key = |sent: &Value| KeyId::of(&digest(sent).unwrap()).to_string();
     let operator = |sent: &Value| operator_id(&digest(sent).unwrap());
     let none = |_: &Value| String::new();
-    let cases: [(&[&str], &dyn Fn(&Value) -> String, &[&str]); 5] = [
+    let cases: [Lost<'_>; 5] = [
         (
             &["key", "create", "--account", "acme"],
             &key,
