@@ -22,6 +22,7 @@ use crate::config::{Config, RemoteGateway, Store};
 use crate::ledger::admin::Acted;
 use crate::ledger::admin::{AdminError, AdminOp, AdminReply, AuditFinding, AuditReport, RecoverReport};
 use crate::ledger::control::{LedgerAccess, UNKNOWN_COMMAND};
+use crate::ledger::journal::UnknownKeys;
 use crate::ledger::journal::recover::kept;
 use crate::pure::ids::AccountId;
 use crate::pure::money::Credits;
@@ -44,7 +45,13 @@ pub(super) enum LedgerCommand {
             A gateway does this when it starts. While one runs on the embedded ledger, this shows\n\
             what its start did; otherwise it does it now. Debits that Redis has acknowledged and\n\
             may still lose stay in the journal for a minute: it says until when.")]
-    Recover,
+    Recover {
+        /// Bill calls of keys that the ledger does not have to the accounts of their names: once a backup of before
+        /// those keys were made was restored. Without it they wait, for the journal may be another ledger's. For the
+        /// embedded ledger, while no gateway runs
+        #[arg(long)]
+        unknown_keys: bool,
+    },
     /// Show receipts: what calls cost, and why
     Receipts(receipts::ReceiptsArgs),
     /// Hold a provider's export against the receipts; exit status 1 when they do not agree
@@ -122,13 +129,19 @@ pub(super) fn run(command: &LedgerCommand, config: &Config, format: Format) -> R
             }
             _ => Err(Failure::wrong_reply()),
         },
-        LedgerCommand::Recover => Answer::of(&recovered(config)?, format),
+        LedgerCommand::Recover { unknown_keys } => {
+            let keys = match unknown_keys {
+                true => UnknownKeys::Bill,
+                false => UnknownKeys::Wait,
+            };
+            Answer::of(&recovered(config, keys)?, format)
+        }
         LedgerCommand::Receipts(args) => receipts::run(args, config, format),
         LedgerCommand::Reconcile(args) => reconcile::run(args, config, format),
     }
 }
 
-fn recovered(config: &Config) -> Result<Recovered, Failure> {
+fn recovered(config: &Config, keys: UnknownKeys) -> Result<Recovered, Failure> {
     if let Store::Remote(_) = &config.store {
         return Err(Failure::new(
             "this works on the gateway's own machine alone: leave out --operator",
@@ -136,7 +149,12 @@ fn recovered(config: &Config) -> Result<Recovered, Failure> {
     }
     let access = here(config)?;
     let done_now = match &access {
-        LedgerAccess::Own(ledger) => waiting::recover_now(config, &access, ledger)?,
+        LedgerAccess::Own(ledger) => waiting::recover_now(config, &access, (ledger, keys))?,
+        LedgerAccess::Socket(_) if keys == UnknownKeys::Bill => {
+            return Err(Failure::new(
+                "a gateway runs on the ledger: stop it first, and run this again",
+            ));
+        }
         LedgerAccess::Socket(_) => RecoverReport::default(),
     };
     let AdminReply::Recovered(mut report) = run_as_this_user(&access, AdminOp::Recover)? else {

@@ -8,12 +8,13 @@ use super::upstream::targets::Candidate;
 use crate::ledger::{Caller, Hold};
 use crate::pure::bill::{Tariff, Used, bill_beyond};
 use crate::pure::charge::Ceiling;
+use crate::pure::estimate::Bound;
 use crate::pure::money::{Credits, Markup};
 use crate::pure::policy::Permit;
 use crate::pure::prices::{Asks, HoldPrices};
 use crate::pure::receipt::CallDetails;
 use crate::pure::request_body::RequestBody;
-use crate::pure::usage::{TokenKinds, Usage};
+use crate::pure::usage::{CompletionTokens, TokenKinds, Usage};
 use crate::telemetry::recorder::Recorder;
 
 /// Permit and hold: what `admit` gives, and what nothing is forwarded without.
@@ -88,6 +89,18 @@ impl Admission {
             self.ceiling.completion = self.ceiling.completion.max(usage.completion);
         }
         is_paid
+    }
+
+    /// The same, or as much of it as what is held pays for.
+    pub(super) fn admit_paid(&mut self, usage: Usage) {
+        if self.admit_all(usage) || self.ceiling.bound != Bound::Model {
+            return;
+        }
+        let prompt = usage.prompt.min(self.ceiling.prompt);
+        let prices = self.hold_prices();
+        let paid = prices.affordable_completion(self.hold.amount(), prompt).unwrap_or(0);
+        let paid = usage.completion.min(CompletionTokens(paid));
+        self.ceiling.completion = self.ceiling.completion.max(paid);
     }
 
     /// By what the call will be billed.

@@ -157,9 +157,10 @@ impl Reports {
     }
 
     /// The provider's own cost of the call, in its currency, where its reports name one and are of `usage`: more was delivered otherwise
-    /// than it knows of.
+    /// than it knows of. Embeddings have no completion, and report none.
     pub fn cost_of(&self, usage: Usage) -> Option<Decimal> {
-        self.cost.filter(|_| self.usage() == Some(usage))
+        let of_prompt = || self.completion.is_none() && self.usage_without_completion() == Some(usage);
+        self.cost.filter(|_| self.usage() == Some(usage) || of_prompt())
     }
 
     /// The same of an answer of which `reported` is believed: a side that has to be counted is of no kind.

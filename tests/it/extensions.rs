@@ -128,9 +128,10 @@ async fn a_stream_that_cannot_be_paid_any_further_is_ended_and_its_upstream_clos
         assert!(gateway.settled_balance().await >= Decimal::ZERO);
         assert_eq!(gateway.spent().await, cost(SMALL, PROMPT, paid));
         gateway.counted(1).await;
-        // Where no error of counting explains it, it is told.
-        let beyond = Decimal::from(delivered - paid);
-        assert!([Decimal::ZERO, beyond].contains(&lost(&gateway)), "{beyond}");
+        // What another family's tokenizer explains is no loss.
+        let is_explained = delivered * 10 <= paid * 17;
+        let beyond = if is_explained { 0 } else { delivered - paid };
+        assert_eq!(lost(&gateway), Decimal::from(beyond));
         assert!(extensions(&gateway, "granted") >= Decimal::ONE && extensions(&gateway, "refused") >= Decimal::ONE);
         gateway.check_books().await;
     }

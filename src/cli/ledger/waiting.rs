@@ -7,7 +7,8 @@ use crate::clock::Clock;
 use crate::config::{Config, Store};
 use crate::ledger::admin::{AdminOp, RecoverReport};
 use crate::ledger::control::{LedgerAccess, takes_credit};
-use crate::ledger::journal::recover::{put_aside, recover, waiting};
+use crate::ledger::journal::UnknownKeys;
+use crate::ledger::journal::recover::{put_aside, recover_with, waiting};
 use crate::ledger::{Ledger, ReceiptFiles, StoreError};
 
 /// How many journals of processes that died wait on this machine.
@@ -46,13 +47,17 @@ pub(in crate::cli) fn tell_waiting(text: &mut String, journals: u64) {
 ///
 /// # Errors
 /// When the files of receipts cannot be written: then nothing is done.
-pub(super) fn recover_now(config: &Config, access: &LedgerAccess, ledger: &Ledger) -> Result<RecoverReport, Failure> {
+pub(super) fn recover_now(
+    config: &Config,
+    access: &LedgerAccess,
+    (ledger, keys): (&Ledger, UnknownKeys),
+) -> Result<RecoverReport, Failure> {
     if let Some(folder) = &config.receipts.files {
         let files = ReceiptFiles::start(folder, config.receipts.files_keep_days, Clock::System)
             .map_err(|error| StoreError::Unavailable(error.to_string()))?;
         ledger.write_receipts_to(&files); // Its last owner is the ledger, whose end writes what is left.
     }
-    let mut report = recover(&config.data_dir, ledger);
+    let mut report = recover_with(&config.data_dir, ledger, keys);
     if let Err(error) = run_as_this_user(access, AdminOp::NoteRecovered(report.clone())) {
         let unlogged = format!("the log does not say what was recovered: {error}");
         report.refused.push(unlogged);
@@ -70,7 +75,7 @@ pub(super) fn recover_before(op: &AdminOp, access: &LedgerAccess, config: &Confi
         return Ok(()); // A gateway that runs does this by itself; in Redis the calls' holds stand.
     };
     if takes_credit(op) && waiting(&config.data_dir) > 0 {
-        recover_now(config, access, ledger)?;
+        recover_now(config, access, (ledger, UnknownKeys::Wait))?;
     }
     Ok(())
 }

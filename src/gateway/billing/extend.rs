@@ -176,7 +176,7 @@ fn question(
 }
 
 /// A call that used more than is held for it, since the catalogue's maximum was too low, is debited once its hold was raised as far as the
-/// credit reaches. Whoever drops it before debits what was admitted.
+/// credit reaches. Whoever drops it before debits what its hold pays for.
 struct Closing {
     admission: Option<Box<Admission>>,
     usage: Usage,
@@ -188,7 +188,7 @@ struct Closing {
 impl Drop for Closing {
     fn drop(&mut self) {
         if let Some(mut admission) = self.admission.take() {
-            admission.admit_all(self.usage);
+            admission.admit_paid(self.usage);
             (self.debit)(admission, self.usage);
         }
     }
@@ -212,6 +212,7 @@ pub(in crate::gateway) fn raise_and_debit(
         return debit(admission, usage);
     }
     let Some(runtime) = runtime() else {
+        admission.admit_paid(usage);
         return debit(admission, usage);
     };
     let wanted = Usage {
@@ -220,6 +221,7 @@ pub(in crate::gateway) fn raise_and_debit(
     };
     let least = admission.ceiling.completion.0.saturating_add(1);
     let Some(question) = question(&admission, wanted, least, wanted.prompt) else {
+        admission.admit_paid(usage);
         return debit(admission, usage);
     };
     let mut closing = Closing {

@@ -370,5 +370,14 @@ impl fmt::Debug for Entry {
     }
 }
 
+/// What becomes of a dead process' call that owes something, of a key that the ledger does not have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum UnknownKeys {
+    /// It waits for the ledger that has its key.
+    Wait,
+    /// The account of its name is billed: the ledger was restored from a backup of before the key was made.
+    Bill,
+}
+
 #[cfg(test)]
 mod tests;

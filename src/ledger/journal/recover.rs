@@ -14,7 +14,7 @@ use std::time::Duration;
 use super::file::{ASIDE_EXTENSION, EXTENSION, JournalFile, KEPT_EXTENSION};
 use super::listing::{journals, journals_or_none};
 use super::slot::{Found, FoundStage, NumberedDebit};
-use super::{Entry, FLUSH_EVERY, Journal, Stage, Written};
+use super::{Entry, FLUSH_EVERY, Journal, Stage, UnknownKeys, Written};
 use crate::clock::monotonic;
 use crate::ledger::admin::RecoverReport;
 use crate::ledger::folder::is_out_of_files;
@@ -32,17 +32,28 @@ use crate::pure::usage::{CompletionTokens, PromptTokens, Usage};
 /// not have stays as it is, for the ledger that has them. A debit that the store acknowledged a short while ago
 /// stays, also beyond the end of this process ([`kept`]).
 pub fn recover(folder: &Path, ledger: &Ledger) -> RecoverReport {
-    recover_beside(folder, ledger, None, &mut HashSet::new())
+    recover_with(folder, ledger, UnknownKeys::Wait)
+}
+
+/// The same, where somebody says what becomes of calls whose keys the ledger does not have.
+pub fn recover_with(folder: &Path, ledger: &Ledger, keys: UnknownKeys) -> RecoverReport {
+    recover_beside(folder, ledger, (None, keys), &mut HashSet::new())
 }
 
 /// The same for a process that has a journal itself. It tells once of each journal that waits for another ledger.
 pub(crate) fn recover_others(journal: &Journal, ledger: &Ledger) -> RecoverReport {
     let mut told = journal.told_waiting.lock().unwrap_or_else(PoisonError::into_inner);
-    recover_beside(&journal.folder, ledger, journal.own().as_deref(), &mut told)
+    let own = journal.own();
+    recover_beside(&journal.folder, ledger, (own.as_deref(), UnknownKeys::Wait), &mut told)
 }
 
 /// The same beside this process' `own` journal. Of journals in `told` nothing is said again; those that wait from now on are added.
-fn recover_beside(folder: &Path, ledger: &Ledger, own: Option<&Path>, told: &mut HashSet<PathBuf>) -> RecoverReport {
+fn recover_beside(
+    folder: &Path,
+    ledger: &Ledger,
+    (own, keys): (Option<&Path>, UnknownKeys),
+    told: &mut HashSet<PathBuf>,
+) -> RecoverReport {
     let mut report = RecoverReport::default();
     let (mut dead, mut others_live) = (Vec::new(), false);
     let extensions: &[&str] = match ledger {
@@ -86,7 +97,7 @@ fn recover_beside(folder: &Path, ledger: &Ledger, own: Option<&Path>, told: &mut
             }
         }
     }
-    resolve(&dead, ledger, told, &mut report);
+    resolve(&dead, (ledger, keys), told, &mut report);
     tell_unopened(folder, unopened, told, &mut report);
     if is_whole && !others_live {
         ledger.predecessors_ended();
@@ -184,7 +195,12 @@ pub fn keep(journal: &Journal, ledger: &Ledger, stopped: &AtomicBool) {
 }
 
 /// Resolves the calls of dead processes, in any order, but for those of accounts or keys that the ledger does not have.
-fn resolve(files: &[Arc<JournalFile>], ledger: &Ledger, told: &mut HashSet<PathBuf>, report: &mut RecoverReport) {
+fn resolve(
+    files: &[Arc<JournalFile>],
+    (ledger, keys): (&Ledger, UnknownKeys),
+    told: &mut HashSet<PathBuf>,
+    report: &mut RecoverReport,
+) {
     let (mut calls, mut waiting) = (Vec::new(), BTreeMap::<PathBuf, (u64, AccountId)>::new());
     for file in files {
         file.count_found(); // So that the file stays until its last call was looked at.
@@ -207,9 +223,9 @@ fn resolve(files: &[Arc<JournalFile>], ledger: &Ledger, told: &mut HashSet<PathB
     }
     for (file, number, found) in calls {
         let id = found.id;
-        let owes_nothing = matches!(found.stage, FoundStage::Held { .. });
+        let needs_no_key = keys == UnknownKeys::Bill || matches!(found.stage, FoundStage::Held { .. });
         let place = ledger.place(&found.account).ok();
-        let Some(place) = place.filter(|place| owes_nothing || place.has_key(&found.key)) else {
+        let Some(place) = place.filter(|place| needs_no_key || place.has_key(&found.key)) else {
             // It may be the journal of another ledger: this one knows of its calls neither that they are billed nor that they are not. An
             // account of the same name is another one there, but no key of it is the same.
             file.keep_waiting();
@@ -232,7 +248,7 @@ fn resolve(files: &[Arc<JournalFile>], ledger: &Ledger, told: &mut HashSet<PathB
             let path = path.display();
             let line = format!(
                 "{path}: calls of accounts or keys that are not in this ledger: {calls}, such as one of {account}; the journal stays, and \
-                 waits for the ledger that has them"
+                 waits for the ledger that has them. Where a backup was restored: tollgate ledger recover --unknown-keys"
             );
             refuse(report, line);
         } else {

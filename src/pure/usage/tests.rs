@@ -327,3 +327,31 @@ fn the_kinds_of_a_report_are_those_that_fit_in_its_sides() {
     let within = cut.within(room);
     assert_eq!((within.cache_read, within.cache_write, within.reasoning), (40, 30, 20));
 }
+
+/// Embeddings have no completion, and their providers report none.
+#[test]
+fn a_cost_is_that_of_the_usage_that_is_reported_with_it() {
+    let cost = "0.0004".parse().ok();
+    let of = |prompt: &str, completion: &str, total: &str| {
+        let mut reports = Reports::default();
+        reports.add(Report {
+            prompt: Figure::from_json(prompt.as_bytes()),
+            completion: Figure::from_json(completion.as_bytes()),
+            total: Figure::from_json(total.as_bytes()),
+            cost,
+            ..Report::default()
+        });
+        reports
+    };
+    let usage = |prompt, completion| Usage {
+        prompt: PromptTokens(prompt),
+        completion: CompletionTokens(completion),
+    };
+    for (reports, is_of, is_not_of) in [
+        (of("8", "2", "10"), usage(8, 2), usage(8, 3)),
+        (of("8", "null", "8"), usage(8, 0), usage(8, 1)),
+        (of("null", "null", "8"), usage(8, 0), usage(7, 0)),
+    ] {
+        assert_eq!((reports.cost_of(is_of), reports.cost_of(is_not_of)), (cost, None));
+    }
+}

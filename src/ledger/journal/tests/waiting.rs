@@ -67,8 +67,18 @@ fn an_account_of_the_same_name_in_another_ledger_is_billed_nothing() {
     assert_eq!((report.journals, report.settled, report.refused.len()), (1, 0, 1));
     let Figures { balance, .. } = block_on(theirs.figures()).unwrap();
     assert_eq!(balance, credits("10"));
-    other.close();
     own.close();
+    // Who restored a backup of before its key was made can say so.
+    let copy = tempfile::tempdir().unwrap();
+    for extension in ["journal", "prompts"] {
+        let file = rig.files(extension).remove(0);
+        std::fs::copy(&file, copy.path().join(file.file_name().unwrap())).unwrap();
+    }
+    let report = recover::recover_with(copy.path(), &other, UnknownKeys::Bill);
+    assert_eq!((report.settled, report.refused.len()), (1, 0));
+    let Figures { balance, .. } = block_on(theirs.figures()).unwrap();
+    assert_eq!(credits("10").saturating_sub(balance), cost(8, 5));
+    other.close();
     rig.start("0");
     assert_eq!(rig.process().recovered.settled, 1);
     assert_eq!(rig.spent(), cost(8, 5));
