@@ -44,11 +44,12 @@ pub(super) enum LedgerCommand {
     #[command(after_help = "Example:\n  tollgate ledger recover\n\n\
             A gateway does this when it starts. While one runs on the embedded ledger, this shows\n\
             what its start did; otherwise it does it now. Debits that Redis has acknowledged and\n\
-            may still lose stay in the journal for a minute: it says until when.")]
+            may still lose stay in the journal for a minute: it says until when.\n\n\
+            Calls of keys that the embedded ledger does not have wait, for the journal may be\n\
+            another ledger's. Where a backup of before they were made was restored, stop the\n\
+            gateway, and --unknown-keys bills them to the accounts of their names.")]
     Recover {
-        /// Bill calls of keys that the ledger does not have to the accounts of their names: once a backup of before
-        /// those keys were made was restored. Without it they wait, for the journal may be another ledger's. For the
-        /// embedded ledger, while no gateway runs
+        /// Also bill calls of keys that a restored ledger does not have
         #[arg(long)]
         unknown_keys: bool,
     },

@@ -36,6 +36,14 @@ impl Place {
         Place { folder }
     }
 
+    /// The same with listeners that `check` finds free, whatever else runs on this machine.
+    fn with_free_ports() -> Place {
+        let place = Place::new();
+        let conf = std::fs::read_to_string(place.conf()).unwrap();
+        std::fs::write(place.conf(), conf + "listen: 127.0.0.1:0\nadmin_listen: 127.0.0.1:0\n").unwrap();
+        place
+    }
+
     /// The same with a ledger in which nothing stands.
     fn with_ledger() -> Place {
         let place = Place::new();

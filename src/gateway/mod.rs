@@ -164,7 +164,7 @@ impl ProxyHttp for Tollgate {
 
     async fn fail_to_proxy(&self, session: &mut Session, e: &Error, ctx: &mut Self::CTX) -> FailToProxy {
         hook("fail_to_proxy", ctx);
-        crate::gateway::upstream::failure::send_error(session, ctx, e).await
+        crate::gateway::upstream::error_reply::send_error(session, ctx, e).await
     }
 
     async fn logging(&self, session: &mut Session, e: Option<&Error>, ctx: &mut Self::CTX) {

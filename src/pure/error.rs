@@ -234,6 +234,9 @@ impl ApiError {
     /// What comes when the ledger cannot be asked: never "allowed".
     pub const LEDGER_UNREACHABLE: ApiError = ApiError::unavailable("The ledger cannot be reached right now.", 2);
 
+    /// What comes when no connection to a provider can be opened: too many files are open.
+    pub const NO_SOCKET: ApiError = ApiError::unavailable("The gateway can open no connection right now.", 2);
+
     /// What comes when an account asks for reports faster than they are made.
     pub const REPORTS_AT_ONCE: ApiError = ApiError::RateLimited {
         limit: LimitKind::Reports,

@@ -4,7 +4,7 @@ use super::*;
 
 #[test]
 fn check_warns_of_each_certificate_that_has_expired_and_passes() {
-    let place = Place::new();
+    let place = Place::with_free_ports();
     let expired = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/expired.pem");
     let files = format!("{{ cert: {expired:?}, key: {expired:?} }}\n");
     let conf = std::fs::read_to_string(place.conf()).unwrap();

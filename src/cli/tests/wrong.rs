@@ -4,7 +4,7 @@ use super::*;
 
 #[test]
 fn check_says_what_is_wrong_and_what_is_off() {
-    let place = Place::new();
+    let place = Place::with_free_ports();
     let (_, good) = place.json("check");
     assert_eq!(good["ok"], true);
     let warnings = good["warnings"].to_string();
@@ -51,7 +51,7 @@ fn check_says_what_is_wrong_and_what_is_off() {
 /// What is allowed and is more often a slip: a price of a million tokens, a currency in words, purposes that nobody serves.
 #[test]
 fn check_warns_of_what_is_probably_meant_otherwise() {
-    let place = Place::new();
+    let place = Place::with_free_ports();
     let conf = std::fs::read_to_string(place.conf()).unwrap() + "currency: dollars\n";
     std::fs::write(place.conf(), conf).unwrap();
     let catalogue = "\
@@ -74,7 +74,7 @@ models:
     let warnings = findings["warnings"].as_array().unwrap();
     let warnings: Vec<&str> = warnings.iter().map(|warning| warning.as_str().unwrap()).collect();
     let told = |words: &str| warnings.iter().filter(|warning| warning.contains(words)).count();
-    assert_eq!(told("tollgate.yaml:6: currency: "), 1, "{warnings:?}");
+    assert_eq!(told("tollgate.yaml:8: currency: "), 1, "{warnings:?}");
     assert_eq!(
         told("catalogue.yaml:10: a/b: pricing.completion is more than 0.01"),
         1,

@@ -31,8 +31,6 @@ pub(super) struct Downstream<'p, P> {
     is_armed: bool,
     /// Whether the upstream was asked for more since the task last waited, and had nothing.
     is_asked: bool,
-    /// Whether something was waited for without a look at the client.
-    is_unseen: bool,
     presence: Presence,
 }
 
@@ -87,7 +85,6 @@ impl<'p, P: Carried + Sync> Downstream<'p, P> {
             wake_flag: WakeFlag::default(),
             is_armed: false,
             is_asked: false,
-            is_unseen: false,
             presence: Presence::Watched,
         }
     }
@@ -99,38 +96,25 @@ impl<'p, P: Carried + Sync> Downstream<'p, P> {
         self.idle.restart();
     }
 
-    /// Does `work`, which goes on whether the client is there or not: a target that cannot be reached is found out by clients of any patience.
-    pub(super) async fn unwatched<W: Future>(&mut self, work: W) -> W::Output {
-        let mut work = pin!(work);
-        poll_fn(|context| {
-            let polled = work.as_mut().poll(context);
-            self.is_unseen |= polled.is_pending();
-            polled
-        })
-        .await
-    }
-
-    /// Looks for the client where it was not watched for a while, before an upstream is asked on its behalf.
+    /// Looks for the client before an upstream is asked on its behalf: it may have left while its call was admitted, or a connection was made.
+    /// It is looked at once more where it only said more than its request.
     ///
     /// # Errors
     /// When it has left, and those of [`Downstream::beside`].
     pub(super) async fn is_there(&mut self, session: &mut Session, ctx: &mut P::CTX) -> Result<()> {
-        while std::mem::take(&mut self.is_unseen) {
+        loop {
             let turn = poll_fn(|context| {
                 Poll::Ready(match self.look(session, ctx, context) {
                     Poll::Ready(turn) => Some(turn),
                     Poll::Pending => None,
                 })
             });
-            let Some(turn) = turn.await else { break };
+            let Some(turn) = turn.await else { return Ok(()) };
             self.take(session, ctx, turn).await?;
             if self.has_left() {
                 return Err(left());
             }
-            // Perhaps it said more than its request, and a stop no longer waits.
-            self.is_unseen = true;
         }
-        Ok(())
     }
 
     /// The attempt's answer begins, and may be gathered for so long.

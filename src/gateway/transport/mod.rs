@@ -89,8 +89,8 @@ impl Transport {
         P::CTX: Send + Sync,
     {
         let is_fresh = plugin.wants_fresh_connection(ctx);
-        let connecting = self.connections.connect(peer, is_fresh);
-        let connected = match client.unwatched(connecting).await {
+        // Whether the client is there or not: that a target cannot be reached is found out by clients of any patience.
+        let connected = match self.connections.connect(peer, is_fresh).await {
             Ok(connected) => connected,
             Err(error) => {
                 let error = plugin.fail_to_connect(session, peer, ctx, error.into_up());

@@ -1,27 +1,25 @@
 //! What follows a failure: the same target again, the next one, or an end that the client is told. One enum says what happened, one
 //! match what follows.
 
-use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::Bytes;
-use pingora::proxy::{FailToProxy, Session};
+use pingora::proxy::Session;
 use pingora::{Error, ErrorSource, ErrorType, RetryType};
 
+use super::error_reply::{is_upstreams, level};
 use super::refusal;
 use super::verdict::Verdict;
 use crate::clock::{Clock, monotonic};
 use crate::gateway::api::responses;
-use crate::gateway::billing::capture;
 use crate::gateway::billing::discard;
 use crate::gateway::billing::keep_within;
 use crate::gateway::context::{Answer, Call, Ctx};
 use crate::gateway::recorder;
 use crate::gateway::trace;
-use crate::gateway::transport::deadline::{is_ended, is_stopped, write_within};
+use crate::gateway::transport::deadline::{is_ended, is_stopped};
 use crate::net::error_text::ErrorText;
-use crate::pure::error::{ApiError, STREAM_FAILED, STREAM_STOPPED};
+use crate::pure::error::ApiError;
 
 /// Why an attempt, or the whole call, came to its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,6 +36,8 @@ enum Cause {
     Ours,
     /// No connection could be made.
     Unreachable,
+    /// None could be begun, for this process is given no socket: which is no target's fault.
+    NoSocket,
     /// The connection was of no more use when the request reached it, or the upstream said that it had not begun to work on it.
     Untouched,
     /// An answer came that is none: [`Call::verdict`] has what it comes to.
@@ -63,7 +63,11 @@ enum Next {
 
 /// A connection could not be made. The error's retry says whether there is another attempt.
 pub(in crate::gateway) fn connect_failed(ctx: &mut Ctx, mut error: Box<Error>, clock: &Clock) -> Box<Error> {
-    let next = follow(ctx, Cause::Unreachable, &error, clock);
+    let cause = match error.etype() {
+        ErrorType::InternalError => Cause::NoSocket,
+        _ => Cause::Unreachable,
+    };
+    let next = follow(ctx, cause, &error, clock);
     error.set_retry(next != Next::End);
     error
 }
@@ -158,7 +162,7 @@ fn follow(ctx: &mut Ctx, cause: Cause, error: &Error, clock: &Clock) -> Next {
             trace::again(ctx, recorder::fault_of(error, false));
             Next::Again
         }
-        (Next::Another, _) => give_up_target(ctx, error, verdict, clock),
+        (Next::Another, _) => give_up_target(ctx, (cause, error), verdict, clock),
         (Next::End, Cause::BrokeOff) => {
             if let Some(attempt) = &call.attempt {
                 attempt.candidate.breaker.failed(clock, None);
@@ -213,7 +217,7 @@ fn next(call: &Call, cause: Cause) -> Next {
             Some(verdict) if verdict.is_requests_fault() => Next::End,
             _ => Next::Another,
         },
-        Cause::Failed => Next::Another,
+        Cause::Failed | Cause::NoSocket => Next::Another,
         Cause::Untouched => match &call.attempt {
             Some(attempt) if !attempt.is_repeated => Next::Again,
             _ => Next::Another,
@@ -230,27 +234,46 @@ fn has_another_address(tried: usize, attempt: &crate::gateway::context::Attempt)
 }
 
 /// The target of this attempt has failed and is not tried again.
-fn give_up_target(ctx: &mut Ctx, error: &Error, verdict: Option<Box<Verdict>>, clock: &Clock) -> Next {
+fn give_up_target(
+    ctx: &mut Ctx,
+    (cause, error): (Cause, &Error),
+    verdict: Option<Box<Verdict>>,
+    clock: &Clock,
+) -> Next {
+    let has_socket = cause != Cause::NoSocket;
     let fault = match &verdict {
         Some(verdict) => recorder::fault_of_status(verdict.status),
         None => recorder::fault_of(error, ctx.meter().is_some()),
     };
-    recorder::fault(ctx, fault);
-    let snapshot = Arc::clone(&ctx.snapshot);
     let id = ctx.id;
+    match has_socket {
+        true => recorder::fault(ctx, fault),
+        false => log::error!(
+            "request {id}: no connection can be opened ({}): see LimitNOFILE",
+            ErrorText(error)
+        ),
+    }
+    let snapshot = Arc::clone(&ctx.snapshot);
     let Some(call) = ctx.call() else { return Next::End };
     let retry_after_secs = verdict.as_ref().and_then(|verdict| verdict.retry_after_secs);
     let is_credential_refused = verdict.as_ref().is_some_and(|verdict| verdict.refuses_credential());
     let failed = call.attempt.as_ref().map(|attempt| &attempt.candidate);
     if let Some(failed) = failed {
-        failed.breaker.failed(clock, retry_after_secs);
+        if has_socket {
+            failed.breaker.failed(clock, retry_after_secs);
+        }
         call.tried.push(failed.index);
     }
     let target = failed.map_or_else(String::new, |failed| {
         format!("{}:{}", failed.upstream.name, failed.model)
     });
     discard::answer(call);
-    let failure = verdict.map_or(ApiError::UpstreamUnreachable, |verdict| verdict.error);
+    let unreachable = if has_socket {
+        ApiError::UpstreamUnreachable
+    } else {
+        ApiError::NO_SOCKET
+    };
+    let failure = verdict.map_or(unreachable, |verdict| verdict.error);
     let next = level(&failure, error);
     call.failure = Some(Box::new(failure));
     if let Some(recorder) = call.recorder() {
@@ -272,129 +295,7 @@ fn give_up_target(ctx: &mut Ctx, error: &Error, verdict: Option<Box<Verdict>>, c
     Next::Another
 }
 
-/// Tells the client of a failure, as far as it can still be told: the status that it was told, 0 when it has left, and whether its
-/// connection may serve another request.
-pub(in crate::gateway) async fn send_error(session: &mut Session, ctx: &mut Ctx, error: &Error) -> FailToProxy {
-    let has_left = ctx.call().is_some_and(|call| call.client_has_left);
-    let is_clients = *error.esource() == ErrorSource::Downstream;
-    if has_left && !is_clients && ctx.call().is_some_and(|call| call.capture.is_some()) {
-        // It was read on for its key: who comes back with that is given the end that a client which stayed would have read.
-        let tail = error_tail(ctx, error);
-        capture::ends_with(ctx, tail.as_ref());
-    }
-    if has_left || is_clients {
-        // Clients that leave are normal traffic.
-        log::debug!("request {}: {}", ctx.id, ErrorText(error));
-        return FailToProxy {
-            error_code: 0,
-            can_reuse_downstream: false,
-        };
-    }
-    let failure = told(ctx, error);
-    let wire = failure.to_wire();
-    let (id, path) = (ctx.id, session.req_header().uri.path());
-    log::log!(
-        level(&failure, error),
-        "request {id} {path} failed with {}: {}",
-        wire.status,
-        ErrorText(error)
-    );
-    let mut can_reuse_downstream = false;
-    let written = if !responses::has_begun(session) {
-        // A stop is nobody's failure and no denial: it is dropped.
-        if !is_stopped(error) {
-            ctx.recorder().failed(&failure);
-        }
-        // The connection is closed after a failure, and this says so.
-        session.set_keepalive(None);
-        responses::error(session, ctx, &wire).await
-    } else {
-        let tail = error_tail(ctx, error);
-        capture::ends_with(ctx, tail.as_ref());
-        match tail {
-            // Also when the process stops: this is what it stops with.
-            Some(tail) => {
-                // The answer has its end, and its head said that the connection is kept: a client uses it again at once.
-                can_reuse_downstream = !is_stopped(error);
-                let at_most = if is_stopped(error) { STOP_TAIL_MAX } else { TAIL_MAX };
-                let at_most = Some(ctx.snapshot.config.timeouts.write.min(at_most));
-                let client = &mut session.downstream_session;
-                write_within(at_most, || false, pin!(client.write_response_body(tail, true))).await
-            }
-            None => Ok(()),
-        }
-    };
-    if let Err(error) = written {
-        log::debug!("request {id}: the failure could not be told: {error}");
-        can_reuse_downstream = false;
-    }
-    FailToProxy {
-        error_code: wire.status,
-        can_reuse_downstream,
-    }
-}
-
-/// What ends an answer that has begun, after a failure. None when nothing can.
-fn error_tail(ctx: &mut Ctx, error: &Error) -> Option<Bytes> {
-    let why = match is_stopped(error) {
-        true => STREAM_STOPPED,
-        false => STREAM_FAILED,
-    };
-    let Call {
-        answer,
-        admission,
-        body,
-        attempt,
-        ..
-    } = ctx.call()?;
-    match answer {
-        Answer::Metered(meter) => {
-            let target = attempt.as_ref().map(|attempt| &attempt.candidate);
-            let tariff = admission.as_ref().map(|admission| admission.tariff(body, target));
-            meter.fail(why, tariff.as_ref())
-        }
-        // Nothing of a refusal leaves before all of it does.
-        Answer::Refusal(_) | Answer::None => None,
-    }
-}
-
-/// How loud a failure is told: an error is what an operator has to mend, a warning what a provider did wrong, and what providers, clients
-/// and stops do every day is neither.
-fn level(failure: &ApiError, error: &Error) -> log::Level {
-    match failure {
-        _ if is_stopped(error) => log::Level::Info,
-        ApiError::Internal => log::Level::Error,
-        ApiError::UpstreamFailed
-        | ApiError::CredentialRefused
-        | ApiError::UpstreamUnreachable
-        | ApiError::Unavailable { .. } => log::Level::Warn,
-        _ => log::Level::Info,
-    }
-}
-
-/// What the client is told when no attempt is left and nothing was sent yet.
-fn told(ctx: &mut Ctx, error: &Error) -> ApiError {
-    let failure = ctx.call().and_then(|call| call.failure.take());
-    if is_stopped(error) {
-        return ApiError::STOPPED;
-    }
-    failure.map(|failure| *failure).unwrap_or(if is_upstreams(error) {
-        ApiError::UpstreamUnreachable
-    } else {
-        ApiError::Internal
-    })
-}
-
-/// Whether the upstream is to blame.
-fn is_upstreams(error: &Error) -> bool {
-    *error.esource() == ErrorSource::Upstream
-}
-
 /// How soon after a request a connection that had waited must end for that to be the reason: longer, and work may have begun.
 const STALE_MAX: Duration = Duration::from_millis(100);
 /// How many addresses of one host are tried before the next target.
 const ADDRESSES_MAX: usize = 3;
-/// How long a client may take what ends its stream after a failure.
-const TAIL_MAX: Duration = Duration::from_secs(1);
-/// The same when the process stops, which is not held up for long by who does not read.
-const STOP_TAIL_MAX: Duration = Duration::from_millis(500);

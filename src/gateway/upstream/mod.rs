@@ -5,6 +5,7 @@ pub(crate) mod circuit_breaker;
 pub(crate) mod disconnect;
 pub(crate) mod drain_permit;
 pub(crate) mod ending;
+pub(crate) mod error_reply;
 pub(crate) mod failure;
 mod long_body;
 pub mod providers;

@@ -209,3 +209,23 @@ impl OpenFile {
 
 /// The longest text that the file of a lock keeps: two numbers of at most 20 and 39 digits, and their names.
 const KEPT_BYTES_MAX: usize = 128;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_is_the_same_by_its_birth_and_by_its_inode_where_that_is_not_known() {
+        let of = |inode, born_ns| Identity { inode, born_ns };
+        for (one, other, is_same) in [
+            (of(1, 5), of(2, 5), true),
+            (of(1, 5), of(1, 6), false),
+            (of(1, 0), of(1, 5), true),
+            (of(1, 5), of(1, 0), true),
+            (of(1, 0), of(2, 0), false),
+            (of(1, 0), of(2, 5), false),
+        ] {
+            assert_eq!(one.is_same(other), is_same, "{one:?} {other:?}");
+        }
+    }
+}

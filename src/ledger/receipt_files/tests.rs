@@ -26,6 +26,23 @@ fn receipt(number: u64, resolved: Timestamp) -> Receipt {
     Receipt { resolved, billed }
 }
 
+/// From it is known what the clock has said before, should that be set back.
+#[test]
+fn the_newest_day_is_that_of_the_newest_file_that_has_receipts() {
+    let folder = tempfile::tempdir().unwrap();
+    assert_eq!(newest_day(folder.path()), None);
+    for (name, text) in [
+        ("receipts-2026-11-21.jsonl", "{}"),
+        ("receipts-2026-11-23.jsonl", "{}"),
+        ("receipts-2026-11-22.jsonl", "{}"),
+        ("receipts-2026-11-24.jsonl", ""),
+        ("receipts-2026-11-25.jsonl.part", "{}"),
+    ] {
+        std::fs::write(folder.path().join(name), text).unwrap();
+    }
+    assert_eq!(newest_day(folder.path()), Day::parse("2026-11-23"));
+}
+
 fn read(folder: &Path, day: &str) -> Vec<Receipt> {
     let text = std::fs::read_to_string(folder.join(format!("receipts-{day}.jsonl"))).unwrap();
     let lines = text.lines().filter(|line| !line.is_empty());

@@ -357,6 +357,17 @@ const APART: &str = "apart";
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::ledger::tests::rig::request;
+
+    #[test]
+    fn a_reserve_of_an_account_that_is_not_there_says_so() {
+        let asked = request(1, "1");
+        let read = reserved(&Value::BulkString(b"none".to_vec()), &asked);
+        assert_eq!(
+            read.err().map(|error| error.to_string()),
+            Some(no_account().to_string())
+        );
+    }
 
     #[test]
     fn what_an_account_knows_of_a_producer_is_read_as_the_scripts_write_it() {

@@ -4,9 +4,11 @@ use rust_decimal::Decimal;
 use serde_json::json;
 
 use super::{breaker_of_main, with_error};
+use crate::bounds::billed;
 use crate::chat::{request, streaming};
 use crate::harness::broken::BlackHole;
-use crate::harness::catalogue::{SMALL, TWIN};
+use crate::harness::catalogue::{SMALL, TWIN, cost};
+use crate::harness::redis_server::RedisServer;
 use crate::harness::{Cue, Reply, Setup, Upstream, eventually};
 
 /// What a call does whose client leaves before anything of its answer has left: its upstream fails then.
@@ -121,4 +123,30 @@ async fn a_client_that_left_before_its_connection_was_made_is_asked_for_nothing(
         "the connection was made"
     );
     gateway.check_books().await;
+}
+
+/// Nor where a connection to the provider waits already, so that nothing takes its time but the admission.
+#[tokio::test]
+async fn a_client_that_left_while_its_call_was_admitted_is_asked_for_nothing() {
+    for over_h2 in [false, true] {
+        let redis = RedisServer::start();
+        let upstream = Upstream::always(Reply::chat("Hi", 9, 1)).await;
+        let gateway = Setup::over(&upstream).redis(&redis.url()).start().await;
+        let client = if over_h2 { &gateway.h2c } else { &gateway.http1 };
+        client.post("/llm/chat", request(SMALL)).await.ok();
+        billed(&gateway).await;
+        assert_eq!(redis.ask("CLIENT PAUSE 400"), ["+OK"]);
+        let call = client.post_request("/llm/chat", request(SMALL));
+        tokio::select! {
+            answer = call.send() => panic!("an answer came: {answer:?}"),
+            () = eventually("it is there", async || {
+                let running = gateway.metrics().sum("tollgate_requests_in_flight", &[]);
+                (running > Decimal::ZERO).then_some(())
+            }) => {}
+        }
+        gateway.counted(2).await;
+        assert_eq!(upstream.seen().len(), 1);
+        assert_eq!(gateway.spent().await, cost(SMALL, 9, 1));
+        gateway.check_books().await;
+    }
 }

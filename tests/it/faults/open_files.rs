@@ -2,10 +2,14 @@
 
 use std::process::{Command, Output};
 
+use rust_decimal::Decimal;
+use serde_json::json;
+
 use super::load::Load;
 use super::process::{BINARY, Ground, Site};
 use super::record::Outcome;
-use super::upstream::Provider;
+use super::upstream::{MODEL, Provider};
+use crate::harness::metrics::Metrics;
 use crate::harness::{Raw, eventually};
 
 /// A shell that starts the binary with this limit of open files.
@@ -103,4 +107,42 @@ async fn too_many_open_files_are_no_line_about_money() {
     load.reconciled(&site, &provider).await;
     let log = site.log();
     assert!(!log.contains("MONEY"), "{log}");
+}
+
+/// It is given no socket, which is nobody's fault but its machine's: its provider is not passed over, and nobody is told that it fails.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn calls_for_which_no_connection_can_be_opened_are_no_failures_of_their_provider() {
+    let (mut site, provider) = site().await;
+    site.start(&[]);
+    let mut load = Load::new(&site, 1);
+    let mut clients = Vec::new();
+    for _ in 0..6 {
+        let mut raw = Raw::connect(([127, 0, 0, 1], site.port).into()).await;
+        raw.send("GET /api/v1/llm/health HTTP/1.1\r\nhost: x\r\n\r\n").await;
+        raw.answer().await.ok();
+        clients.push(raw);
+    }
+    let body = json!({ "model": MODEL, "messages": [{ "role": "user", "content": "x" }] }).to_string();
+    let head = format!(
+        "POST /api/v1/llm/chat HTTP/1.1\r\nhost: x\r\nauthorization: Bearer {}\r\ncontent-length: {}\r\n\r\n",
+        load.key(0).reveal(),
+        body.len()
+    );
+    limit(&site, 10);
+    for client in &mut clients {
+        client.send(format!("{head}{body}")).await;
+        client.answer().await.error(503, "service_unavailable");
+    }
+    limit(&site, 200);
+    let outcome = load.one_more(&site).await;
+    assert!(matches!(outcome, Outcome::Whole { .. }), "{outcome:?}");
+    load.reconciled(&site, &provider).await;
+    assert!(site.log().contains("see LimitNOFILE"), "{}", site.log());
+    let page = reqwest::get(format!("http://127.0.0.1:{}/metrics", site.admin_port))
+        .await
+        .unwrap();
+    let metrics = Metrics::read(&page.text().await.unwrap());
+    for figure in ["tollgate_upstream_errors_total", "tollgate_breaker_open"] {
+        assert_eq!(metrics.sum(figure, &[]), Decimal::ZERO, "{figure}");
+    }
 }

@@ -27,6 +27,21 @@ pub(super) fn terms(status: AccountStatus) -> AdminOp {
     AdminOp::Account(AccountOp::Terms { account, change })
 }
 
+/// A gateway is ready for as long as an upgrade takes where all is well.
+#[test]
+fn a_ledger_is_away_once_it_was_for_longer_than_an_upgrade_takes() {
+    let rig = rig();
+    let away_for = |seconds| {
+        let since = crate::clock::monotonic().checked_sub(std::time::Duration::from_secs(seconds));
+        *rig.store.shared.away_since.lock().unwrap() = Some(since.unwrap());
+        rig.store.is_away()
+    };
+    assert!(!rig.store.is_away());
+    assert_eq!((away_for(0), away_for(2)), (false, true));
+    *rig.store.shared.away_since.lock().unwrap() = None;
+    assert!(!rig.store.is_away());
+}
+
 #[test]
 fn an_operator_that_the_successor_revoked_stays_revoked() {
     let rig = rig();

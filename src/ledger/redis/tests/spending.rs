@@ -220,9 +220,12 @@ fn what_an_earlier_version_leaves_under_a_limit_is_found_and_mended() {
         ["what counts under a limit is an open hold"]
     );
     assert!(block_on(caller.reserve(&ask(*b"0123456789abcdeg"))).unwrap().is_err());
+    // What an audit found before is so no more, for no gateway.
+    assert_eq!(server.ask("SET tg1:audit:found before"), ["+OK"]);
     let AdminReply::Repaired { findings } = run(&ledger, AdminOp::Repair).unwrap() else {
         panic!("no repair");
     };
+    assert_eq!(server.ask("EXISTS tg1:audit:found"), [":0"]);
     assert_eq!(findings[0].found, credits("1"), "one was freed");
     assert_eq!(left(findings), ["what counts under a limit is an open hold"]);
     audit_is_clean(&ledger);
