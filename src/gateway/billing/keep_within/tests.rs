@@ -162,6 +162,20 @@ fn a_stream_is_not_ended_for_prompt_tokens_that_nobody_can_count() {
         362,
         "three tokens, and what the formats of chats may add"
     );
+    // With what the provider itself puts around a prompt.
+    let books = Books::with("1");
+    let model = "openai/sum";
+    let mut ctx = books.call(
+        1,
+        &Asked {
+            model,
+            ceiling,
+            ..UNBOUNDED
+        },
+    );
+    kept(&mut ctx, &words(20));
+    kept(&mut ctx, &words(1));
+    assert_eq!(call_of(&mut ctx).ceiling().completion.0, 337);
     // Of a prompt that takes long to count it is as much as was admitted.
     let books = Books::with("1");
     let message = "one two three ".repeat(5_000);

@@ -37,7 +37,8 @@ use crate::telemetry::counters::TargetFigures;
 use crate::telemetry::recorder::Recorder;
 
 /// What a prompt token costs is a thousandth of a credit, a completion token two; `openai/tiers` is cheaper by the tier `flex`, what
-/// `usage` says that `openai/sum` cost is billed, and `openai/kinds` is cheaper for cached tokens and twice as dear for prompts above 50 tokens.
+/// `usage` says that `openai/sum` cost is billed (its provider adds 50 tokens to a prompt), and `openai/kinds` is cheaper for cached tokens and
+/// twice as dear for prompts above 50 tokens.
 fn catalogue() -> Value {
     let model = |id: &str, provider: &str, prices: Value| {
         json!({
@@ -126,7 +127,8 @@ impl Books {
             "markup": "1", "catalogue": file.to_str(), "data_dir": folder.path().to_str(),
             "providers": {
                 "main": { "base_url": "http://127.0.0.1:1/v1", "api_key_env": "SET" },
-                "reporting": { "base_url": "http://127.0.0.1:2/v1", "api_key_env": "SET", "cost_from": "usage" },
+                "reporting": { "base_url": "http://127.0.0.1:2/v1", "api_key_env": "SET", "cost_from": "usage",
+                    "prompt_overhead_tokens": 50 },
             },
         });
         let environment = |name: &str| (name == "SET").then(|| "secret".to_owned());
