@@ -204,11 +204,11 @@ pub(in crate::gateway) fn raise_and_debit(
     runtime: impl FnOnce() -> Option<Handle>,
 ) {
     let is_beyond = usage.completion > admission.ceiling.completion && admission.ceiling.bound == Bound::Model;
-    if is_beyond && admission.admit_all(usage) {
-        admission.recorder.raised(Raised::Granted);
+    if !is_beyond {
         return debit(admission, usage);
     }
-    if !is_beyond {
+    if admission.admit_all(usage) {
+        admission.recorder.raised(Raised::Granted);
         return debit(admission, usage);
     }
     let Some(runtime) = runtime() else {

@@ -77,9 +77,9 @@ impl Settler {
             trace.said(said);
         }
         let hold = closed.admission.hold.id();
-        let passing = meter
-            .is_stream()
-            .then(|| meter.passing(&closed.admission.permit.model().id));
+        // Asked for only where a count is bounded.
+        let is_bounded = closed.admission.cap.is_some() && meter.is_stream();
+        let passing = is_bounded.then(|| meter.passing(&closed.admission.permit.model().id));
         let Ok(mut metered) = std::panic::catch_unwind(AssertUnwindSafe(|| meter.finish())) else {
             log::error!("MONEY: the meter of request {hold} panicked; what it held is taken");
             self.describe(&mut closed, upstream_id, None);

@@ -58,13 +58,16 @@ pub(super) fn charge(metered: &Metered, ending: Ending) -> Charge {
 /// reason to bill more. `passing`: where a stream stood; a whole answer was counted at once, so nothing but another tokenizer explains a
 /// difference.
 pub(super) fn bound_count(admission: &Admission, passing: Option<Passing>, metered: &mut Metered, charge: &mut Charge) {
+    if admission.cap.is_none() {
+        return;
+    }
     let (ceiling, model) = (&admission.ceiling, admission.permit.model());
     let counted = Delivered {
         tokens: metered.delivered,
         bytes: u64::MAX,
     };
     let passing = passing.unwrap_or_else(|| ceiling.passing(counted, Ceiling::is_known(&model.id)));
-    if admission.cap.is_none() || passing != Passing::Within {
+    if passing != Passing::Within {
         return;
     }
     metered.delivered = metered.delivered.min(ceiling.completion);
