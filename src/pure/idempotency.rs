@@ -1,7 +1,8 @@
 //! `Idempotency-Key`: what its text may be, what makes two calls the same, and what becomes of a call whose key is known.
 //!
 //! A record of a key is `Taken` before anything is held for its call, `Sent` before anything is sent to a provider, and then either has
-//! the answer or has none. A call that was not billed frees its key: then there is no record.
+//! the answer or has none. A call that was not billed frees its key: then there is no record. So the key of a call that is still being
+//! admitted is nobody's for good, and another request with it is told to come back.
 
 use bytes::Bytes;
 use sha2::{Digest, Sha256};
@@ -83,9 +84,9 @@ pub enum Repeated {
 /// Why a call is refused whose key is known. The names are those of the wire.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum KeyRefusal {
-    /// The call that took the key runs.
+    /// The call that took the key runs, or is still being admitted.
     InProgress,
-    /// The key was taken by another request.
+    /// Another request was sent under the key.
     Conflict,
     /// There is no answer to give again: the call that took the key has this id, which is its receipt's.
     Unavailable(RequestId),
@@ -147,12 +148,13 @@ impl Fingerprint {
 impl Record {
     /// What a call with this fingerprint gets. Never a call of its own: who may be at a provider is not asked for a second time.
     pub fn repeated(self, fingerprint: &Fingerprint) -> Repeated {
-        if self.fingerprint != *fingerprint {
-            return Repeated::Refused(KeyRefusal::Conflict);
-        }
+        let is_same = self.fingerprint == *fingerprint;
         let original = self.request;
         match self.state {
-            State::Taken | State::Sent(Owner::Runs) => Repeated::Refused(KeyRefusal::InProgress),
+            // It may yet be refused, which frees its key: nobody knows whose that will be.
+            State::Taken => Repeated::Refused(KeyRefusal::InProgress),
+            _ if !is_same => Repeated::Refused(KeyRefusal::Conflict),
+            State::Sent(Owner::Runs) => Repeated::Refused(KeyRefusal::InProgress),
             State::Sent(Owner::Missing(ms)) if ms < MISSING_MS => Repeated::Refused(KeyRefusal::InProgress),
             State::Sent(Owner::Missing(_) | Owner::Gone) | State::NotStored => {
                 Repeated::Refused(KeyRefusal::Unavailable(original))

@@ -10,7 +10,7 @@ use crate::failpoints::point;
 use crate::ledger::StoreError;
 use crate::ledger::idempotency::call::{Found, FreedKey, KeyEnd, KeyTimes, KeyWrite, KeyedCall};
 use crate::ledger::sqlite::Database;
-use crate::pure::idempotency::{Fingerprint, KeyName, Record, State};
+use crate::pure::idempotency::{Fingerprint, KeyName, Owner, Record, State};
 use crate::pure::ids::{KeyId, RequestId};
 use crate::pure::time::Timestamp;
 
@@ -26,6 +26,8 @@ pub(super) struct Keys {
 struct Running {
     fingerprint: Fingerprint,
     request: RequestId,
+    /// The file knows that it is sent.
+    is_sent: bool,
 }
 
 /// What the file is to hear.
@@ -75,8 +77,18 @@ impl Keys {
         let running = Running {
             fingerprint: call.fingerprint,
             request: call.request,
+            is_sent: false,
         };
         self.running().insert((call.key.clone(), call.name), running);
+    }
+
+    /// The file knows that a call is sent.
+    fn note_sent(&self, call: &KeyedCall) {
+        if let Some(running) = self.running().get_mut(&(call.key.clone(), call.name))
+            && running.request == call.request
+        {
+            running.is_sent = true;
+        }
     }
 
     fn running(&self) -> MutexGuard<'_, HashMap<(KeyId, KeyName), Running>> {
@@ -116,7 +128,10 @@ impl Running {
         Record {
             fingerprint: self.fingerprint,
             request: self.request,
-            state: State::Taken,
+            state: match self.is_sent {
+                true => State::Sent(Owner::Runs),
+                false => State::Taken,
+            },
         }
     }
 }
@@ -196,8 +211,11 @@ pub(super) fn write(keys: &Keys, database: &mut Database, times: KeyTimes) -> Re
             for (write, is_written) in writes.into_iter().zip(written) {
                 match write {
                     Write::Ended(call, _) => keys.forget(&call),
-                    // Whoever asked may have gone.
-                    Write::Sent(_, reply) if is_written => drop(reply.send(Ok(()))),
+                    Write::Sent(call, reply) if is_written => {
+                        keys.note_sent(&call);
+                        // Whoever asked may have gone.
+                        drop(reply.send(Ok(())));
+                    }
                     Write::Sent(_, reply) => drop(reply.send(Err(taken_by_another()))),
                 }
             }

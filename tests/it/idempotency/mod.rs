@@ -3,6 +3,11 @@
 use reqwest::Method;
 use rust_decimal::Decimal;
 use serde_json::json;
+use tollgate::config::Idempotency;
+use tollgate::ledger::{KeyedCall, Taking};
+use tollgate::pure::idempotency::{Fingerprint, KeyName};
+use tollgate::pure::ids::{ApiKey, RequestId};
+use tollgate::pure::request_body::Endpoint;
 
 use crate::chat::{request, streaming};
 use crate::harness::catalogue::{EMBED, LARGE, SMALL, cost};
@@ -76,6 +81,7 @@ on_both_stores! {
     an_answer_is_given_again: given_again_embedded, given_again_redis;
     another_request_conflicts: conflicts_embedded, conflicts_redis;
     a_failure_frees_the_key: freed_embedded, freed_redis;
+    a_call_that_is_being_admitted: admitted_embedded, admitted_redis;
     a_running_call: running_embedded, running_redis;
     a_stream_that_broke_off: broken_embedded, broken_redis;
 }
@@ -242,6 +248,42 @@ async fn a_stream_that_broke_off(store: OnStore<'_>) {
         gateway.spent().await,
         cost(SMALL, crate::chat::PROMPT, 1) * Decimal::from(3)
     );
+    gateway.check_books().await;
+}
+
+/// It may yet be refused, and free its key: who comes with another body meanwhile is to come back, and gets the key then.
+async fn a_call_that_is_being_admitted(store: OnStore<'_>) {
+    let upstream = Upstream::always(Reply::chat("Hi", 9, 1)).await;
+    let gateway = store(Setup::over(&upstream)).start().await;
+    let (client, body) = (&gateway.http1, request(SMALL));
+    let other_body = format!("{body} ");
+    let digest = ApiKey::parse("tg_", &gateway.key).unwrap().digest();
+    let found = gateway.ledger.authenticate(&digest).await.unwrap().unwrap();
+    let caller = found.checked(gateway.clock.now()).unwrap();
+    let first = KeyedCall {
+        key: caller.key.id.clone(),
+        name: KeyName::of(&caller.key.id, b"a").unwrap(),
+        fingerprint: Fingerprint::of(Endpoint::Chat, body.as_bytes()),
+        request: RequestId::from_bytes([1; 16]),
+        limits: Idempotency::default(),
+    };
+    let taken = match caller.take_key(first).await.unwrap() {
+        Taking::Taken(taken) => taken,
+        other => panic!("{other:?}"),
+    };
+    for body in [&body, &other_body] {
+        let meanwhile = keyed(client, "/llm/chat", body.clone(), "a").await;
+        meanwhile.error(409, IN_PROGRESS);
+        assert_eq!(meanwhile.header("retry-after"), "1");
+        assert_eq!(meanwhile.header("x-should-retry"), "");
+    }
+    // As where it was refused.
+    drop(taken);
+    let answer = again(client, "/llm/chat", &other_body, "a").await.ok();
+    assert_eq!(answer.header("idempotency-replayed"), "");
+    again(client, "/llm/chat", &body, "a").await.error(409, CONFLICT);
+    assert_eq!(upstream.seen().len(), 1);
+    assert_eq!(gateway.spent().await, cost(SMALL, 9, 1));
     gateway.check_books().await;
 }
 
