@@ -16,6 +16,8 @@ use crate::pure::tap::{Forward, Framing, Said, StreamTap, TapOptions, WholeTap};
 use crate::pure::tokens::Encoding;
 use crate::pure::usage::{CompletionFrom, CompletionTokens, PromptTokens};
 
+mod about_operator;
+
 /// The tap of an answer that has begun.
 pub(in crate::gateway) struct Meter {
     tap: Tap,

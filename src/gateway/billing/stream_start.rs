@@ -55,6 +55,14 @@ impl StreamStart {
         }
     }
 
+    /// By which words that speaks of the operator's key or account with the provider.
+    pub(super) fn about_operator(&self) -> Option<&'static str> {
+        match self {
+            StreamStart::Other(tap) => tap.about_operator(),
+            StreamStart::Unknown | StreamStart::Events => None,
+        }
+    }
+
     /// Whether all that can be learned of it is known: its JSON is complete, or is none.
     pub(super) fn is_over(&self) -> bool {
         matches!(self, StreamStart::Other(tap) if !tap.is_cut())

@@ -11,7 +11,7 @@ use crate::clock::Clock;
 use crate::gateway::api::responses;
 use crate::gateway::context::{Answer, Attempt, Call, Ctx, Refusal};
 use crate::pure::error::ApiError;
-use crate::pure::error::provider_words::ProviderWords;
+use crate::pure::error::provider_words::{OPERATOR_STATUS, ProviderWords};
 
 /// The upstream's refusal is put in the interface's shape, with its own message when that can be read: its words are gathered, and ours
 /// are written at their end, if another target is not to be asked.
@@ -87,8 +87,8 @@ fn decide(refusal: &Refusal, attempt: Option<&Attempt>, clock: &Clock) -> Result
         if let Some(candidate) = candidate {
             credential_refused(candidate, refusal.status, Some(said));
         }
-        let error = ApiError::from_upstream_status(CREDENTIAL_REFUSED_STATUS, None);
-        return Err(verdict(error, CREDENTIAL_REFUSED_STATUS));
+        let error = ApiError::from_upstream_status(OPERATOR_STATUS, None);
+        return Err(verdict(error, OPERATOR_STATUS));
     }
     let ApiError::UpstreamRefused { status, message, .. } = &refusal.error else {
         return Err(verdict(refusal.error.clone(), refusal.status));
@@ -120,5 +120,3 @@ pub(super) fn credential_refused(candidate: &Candidate, status: u16, said: Optio
 
 /// Most bytes of an upstream's refusal that are read for its message.
 const REFUSAL_BYTES_MAX: usize = 64 << 10;
-/// The status that a refusal stands for which speaks of the operator's key or account.
-const CREDENTIAL_REFUSED_STATUS: u16 = 403;

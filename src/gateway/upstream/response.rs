@@ -201,6 +201,7 @@ pub(in crate::gateway) fn piece(
         },
         Passed::NoAnswer { code } => {
             let verdict = Verdict::of_code(code);
+            let said = about_operator(call);
             if let Some(attempt) = &call.attempt {
                 let provider = &attempt.candidate.upstream.provider.name;
                 let level = level(&verdict);
@@ -208,8 +209,8 @@ pub(in crate::gateway) fn piece(
                     level,
                     "{provider} answered 200 with what is no answer; its code: {code:?}"
                 );
-                if let 401 | 402 = verdict.status {
-                    refusal::credential_refused(&attempt.candidate, verdict.status, None);
+                if said.is_some() || matches!(verdict.status, 401 | 402) {
+                    refusal::credential_refused(&attempt.candidate, verdict.status, said);
                 }
             }
             if verdict.is_requests_fault() {
@@ -258,13 +259,24 @@ fn error_event(call: &mut Call, code: Option<u16>, clock: &Clock) {
     if verdict.is_requests_fault() {
         return works(call, clock);
     }
-    if let (401 | 402, Some(attempt)) = (verdict.status, &call.attempt) {
-        refusal::credential_refused(&attempt.candidate, verdict.status, None);
+    let said = about_operator(call);
+    if let Some(attempt) = &call.attempt
+        && (said.is_some() || matches!(verdict.status, 401 | 402))
+    {
+        refusal::credential_refused(&attempt.candidate, verdict.status, said);
     }
     if let Some(recorder) = call.recorder() {
         recorder.fault(recorder::fault_of_status(verdict.status));
     }
     failed_within(call, clock);
+}
+
+/// By which words an error in the answer speaks of the operator's key or account with the provider.
+fn about_operator(call: &Call) -> Option<&'static str> {
+    match &call.answer {
+        Answer::Metered(meter) => meter.about_operator(),
+        Answer::Refusal(_) | Answer::None => None,
+    }
 }
 
 /// The target failed within a stream.

@@ -174,6 +174,8 @@ fn operator_phrase(message: &str) -> Option<&'static str> {
 
 /// Most characters of a provider's message that are passed on.
 pub const MESSAGE_CHARS_MAX: usize = 2_000;
+/// The status that a provider's words stand for which speak of the operator's key or account, whatever status or code came with them.
+pub const OPERATOR_STATUS: u16 = 403;
 /// The longest name that is passed on.
 pub const NAME_BYTES_MAX: usize = 128;
 /// What OpenRouter says where a provider's own words stand in `metadata.raw`.

@@ -20,6 +20,7 @@ mod options;
 
 use costs::EventUsage;
 pub use costs::ToldUse;
+use ending::ErrorEvent;
 pub use ending::Framing;
 #[cfg(test)]
 pub(super) use ending::write_masked;
@@ -65,8 +66,8 @@ pub struct StreamTap {
     finished_at: Option<u64>,
     /// Which have.
     ended: ChoiceSet,
-    /// The upstream's error event, with its code.
-    error: Option<Option<u16>>,
+    /// The upstream's error event.
+    error: Option<ErrorEvent>,
     /// An event of an answer has passed, or has begun to: it has data, and is no error.
     has_event: bool,
     /// Nothing passes any more.
@@ -198,7 +199,8 @@ impl StreamTap {
                 }
             };
             if verdict == Verdict::Mask {
-                output.insert(&self.mask(tariff));
+                let event = [self.held.as_slice(), chunk.get(start..end).unwrap_or_default()].concat();
+                output.insert(&self.mask(&event, tariff));
                 return output.finish();
             }
             self.left_out = verdict == Verdict::LeaveOut;
@@ -361,7 +363,7 @@ impl StreamTap {
                 return self.held.extend_from_slice(tail);
             }
             if self.is_error() {
-                return output.insert(&self.mask(tariff));
+                return output.insert(&self.mask(&[], tariff));
             }
         }
         self.released = true;

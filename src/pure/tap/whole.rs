@@ -6,14 +6,17 @@ use super::scan::Scanner;
 use super::spans::Spans;
 use super::usage_object::Sides;
 use crate::pure::bill::{Tariff, Used};
+use crate::pure::error::provider_words::{OPERATOR_STATUS, ProviderWords};
 use crate::pure::tokens::Encoding;
 use crate::pure::usage::{CompletionFrom, CompletionTokens, Reports, Usage};
 
-/// Reads a whole answer as it passes. It holds and changes nothing; its memory is bounded whatever the answer's size.
+/// Reads a whole answer as it passes. It holds back and changes nothing; its memory is bounded whatever the answer's size.
 #[derive(Debug)]
 pub struct WholeTap {
     scanner: Scanner,
     reading: Reading,
+    /// What came, as long as it may be an error: its first [`WORDS_BYTES_MAX`] at most.
+    words: Vec<u8>,
 }
 
 impl WholeTap {
@@ -28,12 +31,19 @@ impl WholeTap {
         WholeTap {
             scanner: Scanner::new(),
             reading: Reading::new(encoding, completion_max, completion_from),
+            words: Vec::new(),
         }
     }
 
     /// One chunk of the answer passes.
     pub fn chunk(&mut self, chunk: &[u8]) {
         self.scanner.feed(chunk, &mut self.reading);
+        if self.has_choices() || self.has_vectors() {
+            self.words = Vec::new();
+        } else {
+            let room = WORDS_BYTES_MAX.saturating_sub(self.words.len());
+            self.words.extend_from_slice(chunk.get(..room).unwrap_or(chunk));
+        }
     }
 
     /// The answer ended, whole or not. Text that is not yet counted is counted now, unless the answer is whole and
@@ -85,9 +95,17 @@ impl WholeTap {
         self.reading.seen.error
     }
 
-    /// The numeric code of that error.
+    /// The numeric code of that error, or what its words stand for.
     pub fn error_code(&self) -> Option<u16> {
-        self.reading.seen.error_code
+        match self.about_operator() {
+            Some(_) => Some(OPERATOR_STATUS),
+            None => self.reading.seen.error_code,
+        }
+    }
+
+    /// By which words it speaks of the operator's key or account with the provider, of what is no answer.
+    pub fn about_operator(&self) -> Option<&'static str> {
+        ProviderWords::read(&self.words).about_operator
     }
 
     /// One whole JSON object (or array) passed, and nothing after it.
@@ -151,3 +169,6 @@ impl WholeTap {
         self.reading.counter.waiting()
     }
 }
+
+/// So much of an answer is kept while it may be an error, for its words to be read: as of a refusal.
+const WORDS_BYTES_MAX: usize = 64 << 10;

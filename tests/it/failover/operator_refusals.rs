@@ -142,6 +142,43 @@ async fn without_another_target_the_client_is_told_what_a_403_is_told() {
     }
 }
 
+/// Behind the head of a stream the number in an error event says no more than a status does: such words count before it.
+#[tokio::test]
+async fn within_a_stream_such_words_alarm_and_blame_no_request() {
+    // One of them says so by its status alone, which a stream has not.
+    for (_, body) in refusals().into_iter().filter(|(status, _)| *status != 402) {
+        println!("{body}");
+        let event = body.to_string();
+        let main = Upstream::always(Reply::stream().role().text("Hello").event(&event).end()).await;
+        let gateway = Gateway::over(&main).await;
+        for client in [&gateway.http1, &gateway.h2c] {
+            let answer = client.post("/llm/chat/stream", request(SMALL)).await.ok();
+            let text = answer.text();
+            let told = "\"error\":{\"code\":502,";
+            assert!(text.contains("Hello") && text.contains(told), "{text}");
+        }
+        gateway.counted(2).await;
+        let kind = [("kind", "status_401_403")];
+        let failures = gateway.metrics().sum("tollgate_upstream_errors_total", &kind);
+        assert_eq!(failures, Decimal::TWO);
+        assert_eq!(refused(&gateway, "main"), Decimal::ONE);
+        gateway.check_books().await;
+
+        // Before its first event another target is asked.
+        let main = Upstream::always(Reply::stream().event(&event).end()).await;
+        let spare = answering().await;
+        let setup = Setup::over(&main).spare(&spare);
+        let gateway = setup
+            .conf(|conf| conf["timeouts"]["first_event_ms"] = 60_000.into())
+            .start()
+            .await;
+        let events = gateway.http1.stream("/llm/chat", streaming(TWIN)).await.ok();
+        assert_eq!(events.rest().await.last().unwrap(), "[DONE]");
+        assert_eq!((main.seen().len(), spare.seen().len()), (1, 1));
+        assert_eq!(refused(&gateway, "main"), Decimal::ONE);
+    }
+}
+
 #[tokio::test]
 async fn a_retry_may_help_where_one_target_failed_otherwise() {
     let refuses = || Reply::new(401, &[JSON], r#"{"error":{"message":"Unauthorized"}}"#);

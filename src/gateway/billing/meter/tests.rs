@@ -108,6 +108,11 @@ fn what_is_no_answer_is_not_passed_on_unless_its_beginning_was() {
         ("[1]".to_owned(), Passed::NoAnswer { code: None }),
         (r#"[{"choices":[]}]"#.to_owned(), Passed::NoAnswer { code: None }),
         (error.to_owned(), Passed::NoAnswer { code: Some(429) }),
+        // It speaks of the operator's account, and not of the request.
+        (
+            r#"{"error":{"code":429,"type":"insufficient_quota","message":"no"}}"#.to_owned(),
+            Passed::NoAnswer { code: Some(403) },
+        ),
         // An object without choices is an error in words of its own.
         ("{}".to_owned(), Passed::NoAnswer { code: None }),
         (

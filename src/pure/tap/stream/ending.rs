@@ -4,6 +4,7 @@ use bytes::{BufMut, Bytes, BytesMut};
 
 use super::{StreamTap, Terminal, Verdict};
 use crate::pure::bill::Tariff;
+use crate::pure::error::provider_words::{OPERATOR_STATUS, ProviderWords};
 use crate::pure::error::{ApiError, StreamError};
 use crate::pure::tap::accumulator::Identity;
 use crate::pure::tap::error_event;
@@ -16,6 +17,15 @@ pub enum Framing {
     Framed,
     /// By the end of its connection, which is all that is seen of one that breaks off.
     UntilClosed,
+}
+
+/// An upstream's error event.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct ErrorEvent {
+    /// Its code, or what its words stand for.
+    pub(super) code: Option<u16>,
+    /// By which words it speaks of the operator's key or account.
+    pub(super) about_operator: Option<&'static str>,
 }
 
 impl StreamTap {
@@ -157,7 +167,8 @@ impl StreamTap {
             }
             Verdict::LeaveOut => {}
             Verdict::Mask => {
-                let masked = self.mask(tariff);
+                let event = event();
+                let masked = self.mask(&event, tariff);
                 out.put_slice(&masked);
                 return false;
             }
@@ -165,10 +176,15 @@ impl StreamTap {
         true
     }
 
-    /// Ends the stream with our error event in place of the upstream's, which is the event at hand.
-    pub(super) fn mask(&mut self, tariff: Option<&Tariff<'_>>) -> Bytes {
-        let code = self.reading.seen.error_code;
-        self.error = Some(code);
+    /// Ends the stream with our error event in place of the upstream's, which is the event at hand: these bytes, or none where it is too
+    /// long for its words to be read.
+    pub(super) fn mask(&mut self, event: &[u8], tariff: Option<&Tariff<'_>>) -> Bytes {
+        let about_operator = ProviderWords::read(&data_of(event)).about_operator;
+        let code = match about_operator {
+            Some(_) => Some(OPERATOR_STATUS),
+            None => self.reading.seen.error_code,
+        };
+        self.error = Some(ErrorEvent { code, about_operator });
         self.closed = true;
         let mut out = BytesMut::new();
         self.close_released(&mut out);
@@ -206,6 +222,13 @@ pub(in crate::pure::tap) fn write_masked(out: &mut BytesMut, identity: &Identity
         .as_ref()
         .map_or(MASKED, |told| (told.message.as_str(), told.kind, told.status));
     error_event::write(out, identity, message, error_type, code);
+}
+
+/// The data of an event.
+fn data_of(event: &[u8]) -> Vec<u8> {
+    let lines = event.split(|byte| matches!(byte, b'\n' | b'\r'));
+    let data: Vec<&[u8]> = lines.filter_map(|line| line.strip_prefix(b"data:")).collect();
+    data.join(&b'\n')
 }
 
 /// What takes the place of an upstream's own words that neither blame the request nor say that it is busy.

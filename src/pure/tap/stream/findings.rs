@@ -106,8 +106,13 @@ impl StreamTap {
         self.error.is_some()
     }
 
-    /// The numeric code in that event.
+    /// The numeric code in that event, or what its words stand for.
     pub fn error_code(&self) -> Option<u16> {
-        self.error.flatten()
+        self.error.and_then(|error| error.code)
+    }
+
+    /// By which words that event speaks of the operator's key or account with the provider.
+    pub fn about_operator(&self) -> Option<&'static str> {
+        self.error.and_then(|error| error.about_operator)
     }
 }

@@ -53,3 +53,55 @@ fn an_error_event_says_what_a_whole_answer_says_by_its_status() {
         }
     }
 }
+
+/// Whatever number stands beside such words, the request is not to blame and a retry helps nobody: as in an answer that is not streamed.
+#[test]
+fn an_error_event_that_speaks_of_the_operators_account_blames_nobody_else() {
+    let credit = "Your credit balance is too low to access the Anthropic API.";
+    let behind = json!({ "error": { "message": "API key expired. Please renew the API key." } }).to_string();
+    let quoted = "\"API key not valid\" is none of: system, user, assistant";
+    for (words, told) in [
+        (json!({ "error": { "code": 400, "message": credit } }), 502),
+        (json!({ "error": { "code": 429, "message": credit } }), 502),
+        (
+            json!({ "error": { "code": 429, "type": "insufficient_quota", "message": "secret" } }),
+            502,
+        ),
+        (
+            json!([{ "error": { "code": 400, "message": "API key not valid.", "status": "INVALID_ARGUMENT" } }]),
+            502,
+        ),
+        (
+            json!({ "error": "Incorrect API key provided: xa***", "code": "400" }),
+            502,
+        ),
+        (
+            json!({ "error": { "code": 400, "message": "Provider returned error", "metadata": { "raw": behind } } }),
+            502,
+        ),
+        // It may repeat what the client wrote.
+        (json!({ "error": { "code": 400, "message": quoted } }), 400),
+        (
+            json!({ "error": { "code": 429, "message": format!("busy: {credit}") } }),
+            429,
+        ),
+    ] {
+        let lines = serde_json::to_string_pretty(&words).unwrap().replace('\n', "\ndata: ");
+        for event in [format!("data: {words}\n\n"), format!("event: error\ndata: {lines}\n\n")] {
+            for stream in [[DELTA, &event].concat(), [DELTA, event.trim_end()].concat()] {
+                for cut in 0..=stream.len() {
+                    let (head, tail) = stream.as_bytes().split_at(cut);
+                    let (mut out, mut tap) = pass(&[head, tail], TapOptions::default());
+                    out.extend(tap.end());
+                    let out = String::from_utf8(out).unwrap();
+                    let code = format!("\"error\":{{\"code\":{told},");
+                    assert!(out.contains(&code), "{words}, cut at {cut}: {out}");
+                    assert!(!out.contains("credit") && !out.contains("API"), "{out}");
+                    assert_eq!(tap.about_operator().is_some(), told == 502, "{words}");
+                    let stands_for = if told == 502 { 403 } else { told };
+                    assert_eq!(tap.error_code(), Some(stands_for), "{words}");
+                }
+            }
+        }
+    }
+}

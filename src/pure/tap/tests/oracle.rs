@@ -2,6 +2,7 @@
 
 use serde_json::Value;
 
+use crate::pure::error::provider_words::ProviderWords;
 use crate::pure::tap::accumulator::Identity;
 use crate::pure::tap::{TapOptions, error_event, stream};
 use crate::pure::tokens::{self, Encoding};
@@ -53,6 +54,8 @@ pub(super) fn outcome(stream: &[u8], options: TapOptions) -> Outcome {
                 .or_else(|| code.as_str().and_then(|code| code.parse().ok()));
             let code = number.and_then(|code| u16::try_from(code).ok());
             let code = if is_word { Some(400) } else { code };
+            let words = ProviderWords::read(block.data.as_deref().unwrap_or_default());
+            let code = words.about_operator.map_or(code, |_| Some(403));
             outcome.error = Some(code);
             if !outcome.done {
                 let mut masked = bytes::BytesMut::new();

@@ -66,6 +66,11 @@ fn of_what_comes_in_the_place_of_events_nothing_passes() {
             failed(Some(400)),
             at_once,
         ),
+        (
+            r#"{"error":{"code":400,"message":"Your credit balance is too low to access it"}}"#,
+            failed(Some(403)),
+            at_once,
+        ),
         (&whole("no", &Value::Null), Passed::Died, at_once),
         ("[1, \"no\"]", Passed::Died, at_once),
         ("[1, \"no\"", Passed::Died, at_end),

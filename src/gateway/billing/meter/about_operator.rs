@@ -1,0 +1,14 @@
+//! Whether an error in the place of an answer, or within one, speaks of the operator's key or account with the provider. Its client reads
+//! none of it, and the operator is told.
+
+use super::{Meter, Tap};
+
+impl Meter {
+    /// The words by which it does: those of the tables that refusals are read by.
+    pub(in crate::gateway) fn about_operator(&self) -> Option<&'static str> {
+        match &self.tap {
+            Tap::Stream(tap) => tap.about_operator().or_else(|| self.start.about_operator()),
+            Tap::Whole(whole) => whole.tap.about_operator(),
+        }
+    }
+}
