@@ -12,6 +12,10 @@ use crate::pure::ids::AccountId;
 #[derive(Debug, Default)]
 pub(crate) struct Breaker {
     failures: AtomicU32,
+    /// When the latest row of failures began, in milliseconds of [`Clock::passed_ms`].
+    failing_since: AtomicI64,
+    /// When the target answered last, in the same. 0 while it has not.
+    answered_at: AtomicI64,
     /// Until when the target is passed over, in milliseconds of [`Clock::passed_ms`]. 0 while it is closed.
     open_until: AtomicI64,
     /// Half-open: until when the outcome of the call that probes is waited for.
@@ -43,13 +47,24 @@ impl Breaker {
         self.open_until.load(Ordering::Relaxed)
     }
 
+    /// Whether the target has answered since this time, in milliseconds of [`Clock::passed_ms`], and is not passed over, nor waited for.
+    pub(crate) fn has_answered_since(&self, since_ms: i64) -> bool {
+        let answered_at = self.answered_at.load(Ordering::Relaxed);
+        self.open_until() == 0 && answered_at != 0 && answered_at >= since_ms
+    }
+
     /// The target answered. That ends no pause, for the answer may be to a call from before it.
     pub(crate) fn succeeded(&self, clock: &Clock) {
+        let now_ms = clock.passed_ms().max(1);
+        // A store for each answer would make all threads share a line of the cache.
+        if self.answered_at.load(Ordering::Relaxed) < now_ms {
+            self.answered_at.store(now_ms, Ordering::Relaxed);
+        }
         if self.failures.load(Ordering::Relaxed) != 0 {
             self.failures.store(0, Ordering::Relaxed);
         }
         let open_until = self.open_until.load(Ordering::Relaxed);
-        if open_until != 0 && clock.passed_ms() >= open_until {
+        if open_until != 0 && now_ms >= open_until {
             self.open_until.store(0, Ordering::Relaxed);
             self.probed_until.store(0, Ordering::Relaxed);
         }
@@ -72,7 +87,11 @@ impl Breaker {
 
     /// The target failed; it may have said for how long.
     pub(crate) fn failed(&self, clock: &Clock, retry_after_secs: Option<u64>) {
+        let now_ms = clock.passed_ms();
         let failures = self.failures.fetch_add(1, Ordering::Relaxed).saturating_add(1);
+        if failures == 1 {
+            self.failing_since.store(now_ms, Ordering::Relaxed);
+        }
         let asked = retry_after_secs.map(|secs| secs.min(RETRY_AFTER_SECS_MAX).saturating_mul(1000));
         let open = self.open_until.load(Ordering::Relaxed) != 0;
         let pause = match asked {
@@ -80,7 +99,7 @@ impl Breaker {
             None if open || failures >= FAILURES_IN_A_ROW => COOL_DOWN_MS,
             None => return,
         };
-        self.open_for(pause, clock.passed_ms());
+        self.open_for(pause, now_ms);
     }
 
     /// Opens for so long, or leaves it open for longer.
@@ -92,6 +111,22 @@ impl Breaker {
     }
 }
 
+/// Whether a provider with these targets is down, as far as its calls tell: it has targets that are passed over, and none of its others has
+/// answered since the last of those began to fail, nor within [`HEARD_WITHIN_MS`], for one that has may only have had no call since. Of a
+/// target without calls nothing is known: it has no say.
+pub(crate) fn is_provider_down<'b>(targets: impl Iterator<Item = &'b Breaker> + Clone, clock: &Clock) -> bool {
+    let now_ms = clock.passed_ms();
+    let is_one_open = targets.clone().any(|target| target.open_until() > now_ms);
+    let open = targets.clone().filter(|target| target.open_until() != 0);
+    let failing_since = open.map(|target| target.failing_since.load(Ordering::Relaxed)).max();
+    let heard_ms = now_ms.saturating_sub(HEARD_WITHIN_MS);
+    // What came in the same millisecond came before.
+    let since_ms = failing_since
+        .map_or(heard_ms, |since| since.min(heard_ms))
+        .saturating_add(1);
+    is_one_open && !targets.clone().any(|target| target.has_answered_since(since_ms))
+}
+
 /// Why a breaker opens whose target reports completions that cannot be.
 pub(crate) const IMPLAUSIBLE_USAGE: &str = "implausible_usage";
 /// Accounts that have to see it.
@@ -100,6 +135,8 @@ const ACCOUNTS_DECEIVED: usize = 3;
 const DECEIVED_WITHIN_MS: i64 = 300_000;
 /// For how long the target is passed over then.
 const DECEIVED_PAUSE_MS: i64 = 60_000;
+/// For how long an answer says that a target works which had no call since.
+const HEARD_WITHIN_MS: i64 = 60_000;
 const FAILURES_IN_A_ROW: u32 = 5;
 const COOL_DOWN_MS: i64 = 10_000;
 /// The longest wait that an upstream can ask for: a target is passed over no longer, and no client is told to wait longer.
@@ -158,6 +195,35 @@ mod tests {
         assert!(!breaker.admits(&clock));
         clock.advance(1);
         assert!(breaker.admits(&clock));
+    }
+
+    /// It was so only once all targets of the catalogue were passed over, those that nobody asked for among them.
+    #[test]
+    fn a_provider_is_down_when_none_of_its_targets_that_are_asked_answers() {
+        let clock = clock();
+        let [used, other, unused] = [(); 3].map(|()| Breaker::default());
+        let is_down = || is_provider_down([&used, &other, &unused].into_iter(), &clock);
+        let fails = |target: &Breaker| (0..FAILURES_IN_A_ROW).for_each(|_| target.failed(&clock, None));
+        assert!(!is_down());
+        other.succeeded(&clock);
+        clock.advance(1_000);
+        fails(&used);
+        assert!(!is_down(), "the other one has answered a moment ago");
+        clock.advance(HEARD_WITHIN_MS);
+        assert!(!is_down(), "the pause is over");
+        used.failed(&clock, None);
+        assert!(is_down(), "the other one was not heard of since");
+        other.succeeded(&clock);
+        assert!(!is_down());
+        clock.advance(10 * HEARD_WITHIN_MS);
+        used.failed(&clock, None);
+        assert!(!is_down(), "one model that fails for long is not all of its provider");
+        fails(&other);
+        assert!(is_down());
+        clock.advance(COOL_DOWN_MS);
+        other.succeeded(&clock);
+        used.failed(&clock, None);
+        assert!(!is_down());
     }
 
     #[test]

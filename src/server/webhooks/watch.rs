@@ -1,12 +1,13 @@
 //! What the gateway raises by itself: providers that are down, and keys that expire within a week.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use serde_json::json;
 
 use crate::clock::{Clock, monotonic};
 use crate::gateway::snapshot::Snapshot;
+use crate::gateway::upstream::circuit_breaker::{Breaker, is_provider_down};
 use crate::ledger::Ledger;
 use crate::ledger::admin::AdminOp;
 use crate::ledger::admin::events::{Event, EventKind, EventOp};
@@ -14,8 +15,8 @@ use crate::ledger::admin::events::{Event, EventKind, EventOp};
 /// What was seen so far.
 #[derive(Debug, Default)]
 pub(super) struct Watch {
-    /// Providers that are down, and told.
-    down: BTreeSet<String>,
+    /// Providers that are down, and told: since when, in milliseconds of [`Clock::passed_ms`].
+    down: BTreeMap<String, i64>,
     /// When keys were looked at last.
     keys_at: Option<Instant>,
 }
@@ -35,29 +36,31 @@ impl Watch {
         }
     }
 
-    /// A provider is down while all its targets are passed over, and up again when one of them has answered.
+    /// Whether a provider is down is for [`is_provider_down`] to say; it is up again when one of its targets has answered.
     async fn providers(&mut self, snapshot: &Snapshot, ledger: &Ledger, clock: &Clock) {
         let now_ms = clock.passed_ms();
-        // By provider and upstream's name of the model: until when it is passed over; 0 once it has answered again.
-        let mut targets: BTreeMap<&str, BTreeMap<&str, i64>> = BTreeMap::new();
+        // By provider and upstream's name of the model.
+        let mut providers: BTreeMap<&str, BTreeMap<&str, &Breaker>> = BTreeMap::new();
         for candidate in snapshot.candidates.values().flat_map(|targets| targets.all()) {
-            let of_provider = targets.entry(candidate.upstream.provider.name.as_str()).or_default();
-            of_provider.insert(&candidate.model, candidate.breaker.open_until());
+            let of_provider = providers.entry(candidate.upstream.provider.name.as_str()).or_default();
+            of_provider.insert(&candidate.model, &candidate.breaker);
         }
-        self.down.retain(|name| {
-            let open = targets.get(name.as_str());
-            open.is_some_and(|open| open.values().all(|until| *until != 0))
+        self.down.retain(|name, told_at| {
+            let targets = providers.get(name.as_str());
+            targets.is_some_and(|targets| !targets.values().any(|target| target.has_answered_since(*told_at)))
         });
-        for (name, open) in targets {
-            if self.down.contains(name) || !open.values().all(|until| *until > now_ms) {
+        for (name, targets) in providers {
+            if self.down.contains_key(name) || !is_provider_down(targets.values().copied(), clock) {
                 continue;
             }
-            let data = json!({ "provider": name, "targets": open.keys().collect::<Vec<_>>() });
+            let open = targets.iter().filter(|(_, target)| target.open_until() != 0);
+            let open: Vec<&str> = open.map(|(model, _)| *model).collect();
+            let data = json!({ "provider": name, "targets": open });
             let id = format!("evt_{}", crate::clock::unique().simple());
             let event = Event::new(id, EventKind::ProviderDown, clock.now(), None, data);
             match ledger.run(AdminOp::Event(EventOp::Raise(event))).await {
                 Ok(_) => {
-                    self.down.insert(name.to_owned());
+                    self.down.insert(name.to_owned(), now_ms);
                 }
                 // The next look tries again.
                 Err(error) => log::debug!("an event cannot be raised: {error}"),
