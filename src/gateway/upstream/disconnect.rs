@@ -3,7 +3,8 @@
 //! A provider that works is paid, whether its client listens or not. So the head of an answer is waited for, which tells whether there is
 //! one. Then its end is, which tells what was used: where the provider drains, where the model reasons and nobody sees it, where only the
 //! report can tell what the request comes to (it has images, sounds or files, asks for reasoning, or for writes to a cache), and where the
-//! client may come back for the answer, because it gave the call an idempotency key.
+//! client may come back for the answer, because it gave the call an idempotency key. The words of a refusal are waited for a moment, for
+//! they may be the operator's to read.
 
 use std::time::Duration;
 
@@ -22,10 +23,11 @@ pub(in crate::gateway) fn client_left(ctx: &mut Ctx, head_came: bool) -> Option<
     // The place of a call that waited for its head is another's now.
     call.read_on = None;
     let account = &call.admission.as_ref()?.caller.account.id;
-    let (permit, within) = match head_came {
-        false => (DrainPermit::to_wait(account), timeouts.first_byte),
-        true if is_read_on(call) => (DrainPermit::to_drain(account), timeouts.disconnect_drain),
-        true => return None,
+    let (permit, within) = match (head_came, &call.answer) {
+        (false, _) => (DrainPermit::to_wait(account), timeouts.first_byte),
+        (true, Answer::Refusal(_)) => (DrainPermit::to_drain(account), REFUSAL_MAX),
+        (true, _) if is_read_on(call) => (DrainPermit::to_drain(account), timeouts.disconnect_drain),
+        (true, _) => return None,
     };
     call.read_on = permit;
     call.read_on.as_ref().map(|_| within)
@@ -38,7 +40,6 @@ fn is_read_on(call: &Call) -> bool {
         .as_ref()
         .is_some_and(|attempt| attempt.candidate.upstream.provider.on_disconnect == OnDisconnect::Drain);
     let waits_for_report = drains || call.reasons_unseen() || call.body.is_known_by_report_alone();
-    // A refusal costs nothing, so nothing is worth waiting for.
     matches!(call.answer, Answer::Metered(_)) && (waits_for_report || is_asked_for_again(call))
 }
 
@@ -54,7 +55,8 @@ fn is_asked_for_again(call: &Call) -> bool {
 pub(in crate::gateway) fn ended(ctx: &mut Ctx) -> Result<()> {
     match ctx.call() {
         Some(call) if call.client_has_left => {
-            call.is_drained = true;
+            // A refusal is no answer.
+            call.is_drained = matches!(call.answer, Answer::Metered(_));
             let error = Error::explain(
                 ErrorType::ConnectionClosed,
                 "the client has left, and the answer was read to its end",
@@ -64,3 +66,6 @@ pub(in crate::gateway) fn ended(ctx: &mut Ctx) -> Result<()> {
         _ => Ok(()),
     }
 }
+
+/// How long the words of a refusal are waited for whose client has left. What came of them by then decides.
+const REFUSAL_MAX: Duration = Duration::from_secs(1);

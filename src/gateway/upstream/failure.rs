@@ -95,7 +95,15 @@ fn cause(session: &Session, ctx: &mut Ctx, error: &Error, is_reused: bool, clock
     if is_ended(error) {
         return Cause::Uncovered;
     }
-    if call.client_has_left && is_upstreams(error) && !is_untouched(call, error, is_reused) {
+    let is_refusal = matches!(call.answer, Answer::Refusal(_)) && call.verdict.is_none();
+    if is_refusal && (is_upstreams(error) || call.client_has_left) {
+        refusal::broke_off(call, clock);
+        if call.verdict.is_none() {
+            return Cause::Refused;
+        }
+    }
+    let is_failure = is_upstreams(error) || call.verdict.is_some();
+    if call.client_has_left && is_failure && !is_untouched(call, error, is_reused) {
         return match &call.answer {
             // Its client would have been sent what came, and owes that.
             Answer::Metered(meter) if !meter.is_gathered() => Cause::BrokeOff,
@@ -107,12 +115,6 @@ fn cause(session: &Session, ctx: &mut Ctx, error: &Error, is_reused: bool, clock
     }
     if !is_upstreams(error) {
         return Cause::Ours;
-    }
-    if matches!(call.answer, Answer::Refusal(_)) && call.verdict.is_none() {
-        refusal::broke_off(call, clock);
-        if call.verdict.is_none() {
-            return Cause::Refused;
-        }
     }
     if has_begun {
         return Cause::BrokeOff;

@@ -51,7 +51,9 @@ pub(super) fn piece(body: &mut Option<Bytes>, ends: bool, call: &mut Call, clock
     match decide(refusal, call.attempt.as_ref(), clock) {
         Ok(error) => {
             *body = Some(Bytes::from(error.to_wire().body()));
-            if let Some(recorder) = call.recorder() {
+            if !call.client_has_left
+                && let Some(recorder) = call.recorder()
+            {
                 recorder.failed(&error);
             }
             Ok(())
@@ -60,7 +62,7 @@ pub(super) fn piece(body: &mut Option<Bytes>, ends: bool, call: &mut Call, clock
     }
 }
 
-/// The words of a refusal broke off or did not end: what came of them decides.
+/// The words of a refusal broke off or did not end, or its client has left and they are waited for no longer: what came of them decides.
 pub(super) fn broke_off(call: &mut Call, clock: &Clock) {
     let Answer::Refusal(refusal) = &call.answer else {
         return;

@@ -60,8 +60,7 @@ pub(in crate::gateway) fn head(response: &mut ResponseHeader, ctx: &mut Ctx) -> 
     }
     let has_words = match error {
         ApiError::UpstreamRefused { .. } => true,
-        // Nobody is left to be told them.
-        ApiError::UpstreamBusy { .. } => fields.is_json() && !call.client_has_left,
+        ApiError::UpstreamBusy { .. } => fields.is_json(),
         _ => false,
     };
     if has_words {

@@ -67,6 +67,56 @@ async fn targets_that_fail_before_their_head_for_clients_that_have_left_are_pass
     }
 }
 
+/// Nobody was told: not the client, which had left, and not the operator, whose account it is.
+#[tokio::test]
+async fn a_refusal_of_the_operators_account_alarms_though_its_client_has_left() {
+    let words = json!({ "error": { "message": "Your credit balance is too low to access the API." } }).to_string();
+    let json = [("content-type", "application/json")];
+    for status in [400, 401, 429] {
+        let cue = Cue::new();
+        let main = Upstream::always(Reply::new(status, &json, &words).once(&cue)).await;
+        let spare = Upstream::unused().await;
+        let gateway = Setup::over(&main).spare(&spare).start().await;
+        tokio::select! {
+            answer = gateway.http1.post_request("/llm/chat", request(TWIN)).send() => panic!("an answer came: {answer:?}"),
+            _ = main.asked(1) => {}
+        }
+        // By the time that these are answered, on the same thread, the gateway has seen that the client left.
+        for _ in 0..2 {
+            gateway.http1.get("/llm/health").await.ok();
+        }
+        cue.give();
+        assert_eq!(gateway.spent().await, Decimal::ZERO);
+        let metrics = gateway.metrics();
+        let refused = metrics.sum("tollgate_credential_refused", &[("provider", "main")]);
+        assert_eq!(refused, Decimal::ONE, "{status}");
+        let failed = metrics.sum("tollgate_upstream_errors_total", &[("provider", "main")]);
+        assert_eq!(failed, Decimal::ONE, "{status}");
+        gateway.check_books().await;
+    }
+}
+
+/// One that blames the request is no failure of the target, whether its client has left or not.
+#[tokio::test]
+async fn a_refusal_of_the_request_is_no_failure_though_its_client_has_left() {
+    let cue = Cue::new();
+    let main = Upstream::always(Reply::refusal(400, &[], "no").once(&cue)).await;
+    let gateway = Setup::over(&main).start().await;
+    tokio::select! {
+        answer = gateway.http1.post_request("/llm/chat", request(SMALL)).send() => panic!("an answer came: {answer:?}"),
+        _ = main.asked(1) => {}
+    }
+    for _ in 0..2 {
+        gateway.http1.get("/llm/health").await.ok();
+    }
+    cue.give();
+    assert_eq!(gateway.spent().await, Decimal::ZERO);
+    let metrics = gateway.metrics();
+    assert_eq!(metrics.sum("tollgate_upstream_errors_total", &[]), Decimal::ZERO);
+    assert_eq!(metrics.sum("tollgate_credential_refused", &[]), Decimal::ZERO);
+    gateway.check_books().await;
+}
+
 /// How long a connection may take: longer than a stalled machine takes to admit a call.
 const CONNECT_MS: u64 = 1_500;
 
