@@ -11,7 +11,7 @@ use crate::pure::error::AccountStop;
 use crate::pure::hash_map::FastMap;
 use crate::pure::ids::{AccountId, KeyId};
 use crate::pure::limits::Window;
-use crate::pure::numbers::{CallNumber, Numbers, ProducerId};
+use crate::pure::numbers::{Birth, CallNumber, Numbers, ProducerId};
 
 /// Where an account's figures are.
 #[derive(Debug)]
@@ -257,6 +257,12 @@ pub(super) fn keys_of_account(id: &AccountId) -> String {
 /// What an account's key has used, in the account's slot.
 pub(super) fn usage_of_key(id: &AccountId, key: &KeyId) -> String {
     format!("{PREFIX}{{{id}}}:usage:{key}")
+}
+
+/// Where an account keeps what it knows of a number's producer.
+pub(super) fn producer_field(number: CallNumber) -> String {
+    let kind = if number.born == Birth::default() { 'p' } else { 'n' };
+    format!("{kind}{:016x}", number.producer.0)
 }
 
 /// The order of the account's credit entries, in its slot.

@@ -6,9 +6,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::send::producer_field;
 use super::{Settler, in_time};
-use crate::ledger::redis::account::Account;
+use crate::ledger::redis::account::{Account, producer_field};
 use crate::ledger::redis::queue::{QueuedDebit, Work};
 use crate::ledger::redis::reply::{self, SettleReply, SettledWith};
 use crate::ledger::redis::url::Connection;

@@ -11,9 +11,8 @@ use std::time::Duration;
 use tokio::sync::Notify;
 
 use super::Settler;
-use super::send::producer_field;
 use crate::ledger::StoreError;
-use crate::ledger::redis::account::Account;
+use crate::ledger::redis::account::{Account, producer_field};
 use crate::ledger::redis::link::Link;
 use crate::ledger::redis::reply;
 use crate::ledger::redis::shared::Shared;

@@ -2,7 +2,7 @@
 
 use redis::{RedisResult, Value};
 
-use crate::ledger::redis::account::{receipts_of_account, scope_text, usage_of_key};
+use crate::ledger::redis::account::{producer_field, receipts_of_account, scope_text, usage_of_key};
 use crate::ledger::redis::holds::OpenHold;
 use crate::ledger::redis::link::{Call, Link, Sent};
 use crate::ledger::redis::queue::{QueuedDebit, Work};
@@ -15,7 +15,6 @@ use crate::ledger::redis::slots::Elsewhere;
 use crate::ledger::redis::spending::{end_users, ttl};
 use crate::ledger::redis::url::Connection;
 use crate::pure::ids::KeyId;
-use crate::pure::numbers::{Birth, CallNumber};
 
 /// Sends a batch. Afterwards there is an answer for each settlement and release, in order, or none at all.
 ///
@@ -169,10 +168,4 @@ fn counts_as(queued: &QueuedDebit) -> Option<KeyId> {
         .counts_as(key)
         .or_else(admitted)
         .filter(|root| root != key)
-}
-
-/// Where an account keeps what it knows of a number's producer.
-pub(super) fn producer_field(number: CallNumber) -> String {
-    let kind = if number.born == Birth::default() { 'p' } else { 'n' };
-    format!("{kind}{:016x}", number.producer.0)
 }
