@@ -45,8 +45,8 @@ pub(super) enum LedgerCommand {
             A gateway does this when it starts. While one runs on the embedded ledger, this shows\n\
             what its start did; otherwise it does it now. Debits that Redis has acknowledged and\n\
             may still lose stay in the journal for a minute: it says until when.\n\n\
-            Calls of keys that the embedded ledger does not have wait, for the journal may be\n\
-            another ledger's. Where a backup of before they were made was restored, stop the\n\
+            Calls of keys that the ledger does not have wait, for the journal may be another\n\
+            ledger's. Where a backup of before they were made was restored, stop the\n\
             gateway, and --unknown-keys bills them to the accounts of their names.")]
     Recover {
         /// Also bill calls of keys that a restored ledger does not have

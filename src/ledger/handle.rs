@@ -25,7 +25,7 @@ impl AccountHandle {
         }
     }
 
-    /// Whether the account may have this key. Asks nobody, so of one in Redis it says that it may.
+    /// Whether the account may have this key. Asks nobody, so of one in Redis it says that it may: a recovery asks Redis itself.
     pub(crate) fn has_key(&self, key: &KeyId) -> bool {
         match self {
             AccountHandle::Embedded(store, account) => store.has_key(account, key),

@@ -48,7 +48,7 @@ pub(super) struct JournalFile {
     origin: Origin,
     /// Something in it is not believed: it is not deleted but put aside.
     keep_aside: AtomicBool,
-    /// It has calls of accounts or keys that the ledger does not have: it stays.
+    /// It has calls of accounts or keys that the ledger does not have, or did not say that it has: it stays.
     waits: AtomicBool,
 }
 

@@ -16,8 +16,9 @@ pub mod recover;
 mod segments;
 mod slot;
 mod tend;
+mod told;
+mod waits;
 
-use std::collections::HashSet;
 use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -30,6 +31,7 @@ use arc_swap::ArcSwapOption;
 use self::file::{Blocks, JournalFile};
 use self::slot::NumberedDebit;
 pub use self::slot::{Intent, MODEL_BYTES_MAX};
+use self::told::Told;
 use super::{Debit, StoreError};
 use crate::failpoints::point;
 use crate::pure::ids::{AccountId, KeyId, RequestId};
@@ -71,9 +73,8 @@ pub struct Journal {
     moved: AtomicBool,
     /// It was closed: it is not looked for any more.
     closed: AtomicBool,
-    /// Journals of dead processes that wait for another ledger, as far as that was told; and the folder, where that was told of too many
-    /// open files.
-    told_waiting: Mutex<HashSet<PathBuf>>,
+    /// What was told of journals of dead processes that wait.
+    told_waiting: Mutex<Told>,
 }
 
 /// A call's place in the journal, until its end is known to the store.

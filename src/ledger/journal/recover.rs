@@ -4,7 +4,7 @@
 //! passed on, so a store that has heard of it before says so, however old the journal is. A debit that has to be made is written into the
 //! dead process' journal before the store hears of it. So a recovery that is killed itself is continued by the next.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::HashSet;
 use std::panic::AssertUnwindSafe;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -14,12 +14,13 @@ use std::time::Duration;
 use super::file::{ASIDE_EXTENSION, EXTENSION, JournalFile, KEPT_EXTENSION};
 use super::listing::{journals, journals_or_none};
 use super::slot::{Found, FoundStage, NumberedDebit};
+use super::told::{Told, refuse};
+use super::waits::{Places, Waiting};
 use super::{Entry, FLUSH_EVERY, Journal, Stage, UnknownKeys, Written};
 use crate::clock::monotonic;
 use crate::ledger::admin::RecoverReport;
 use crate::ledger::folder::is_out_of_files;
 use crate::ledger::{AccountHandle, Debit, Ledger, Orphan, StoreError};
-use crate::pure::ids::AccountId;
 use crate::pure::money::Credits;
 use crate::pure::prompt_count::{counted_prompt, estimated_prompt};
 use crate::pure::receipt::CallDetails;
@@ -29,15 +30,15 @@ use crate::pure::usage::{CompletionTokens, PromptTokens, Usage};
 
 /// Resolves every journal in the folder whose owner is dead. Blocks. What the store acknowledges later is freed then; a journal is deleted
 /// once nothing stands in it, and put aside when something in it could not be believed. One with calls of accounts or keys that the ledger does
-/// not have stays as it is, for the ledger that has them. A debit that the store acknowledged a short while ago
-/// stays, also beyond the end of this process ([`kept`]).
+/// not have stays as it is, for the ledger that has them; so does one with calls of whose keys the store does not say whether it has them, to be
+/// asked again. A debit that the store acknowledged a short while ago stays, also beyond the end of this process ([`kept`]).
 pub fn recover(folder: &Path, ledger: &Ledger) -> RecoverReport {
     recover_with(folder, ledger, UnknownKeys::Wait)
 }
 
 /// The same, where somebody says what becomes of calls whose keys the ledger does not have.
 pub fn recover_with(folder: &Path, ledger: &Ledger, keys: UnknownKeys) -> RecoverReport {
-    recover_beside(folder, ledger, (None, keys), &mut HashSet::new())
+    recover_beside(folder, ledger, (None, keys), &mut Told::default())
 }
 
 /// The same for a process that has a journal itself. It tells once of each journal that waits for another ledger.
@@ -52,7 +53,7 @@ fn recover_beside(
     folder: &Path,
     ledger: &Ledger,
     (own, keys): (Option<&Path>, UnknownKeys),
-    told: &mut HashSet<PathBuf>,
+    told: &mut Told,
 ) -> RecoverReport {
     let mut report = RecoverReport::default();
     let (mut dead, mut others_live) = (Vec::new(), false);
@@ -98,7 +99,7 @@ fn recover_beside(
         }
     }
     resolve(&dead, (ledger, keys), told, &mut report);
-    tell_unopened(folder, unopened, told, &mut report);
+    tell_unopened(folder, unopened, &mut told.waiting, &mut report);
     if is_whole && !others_live {
         ledger.predecessors_ended();
     }
@@ -194,14 +195,14 @@ pub fn keep(journal: &Journal, ledger: &Ledger, stopped: &AtomicBool) {
     }
 }
 
-/// Resolves the calls of dead processes, in any order, but for those of accounts or keys that the ledger does not have.
+/// Resolves the calls of dead processes, in any order, but for those that wait.
 fn resolve(
     files: &[Arc<JournalFile>],
     (ledger, keys): (&Ledger, UnknownKeys),
-    told: &mut HashSet<PathBuf>,
+    told: &mut Told,
     report: &mut RecoverReport,
 ) {
-    let (mut calls, mut waiting) = (Vec::new(), BTreeMap::<PathBuf, (u64, AccountId)>::new());
+    let (mut calls, mut waiting) = (Vec::new(), Waiting::default());
     for file in files {
         file.count_found(); // So that the file stays until its last call was looked at.
         for number in 0..file.slots() {
@@ -214,47 +215,35 @@ fn resolve(
                 }
                 Some(Err(error)) => {
                     file.keep_aside();
-                    if !told.contains(file.path()) {
+                    if !told.has(file.path()) {
                         refuse(report, format!("{}: call {number}: {error}", file.path().display()));
                     }
                 }
             }
         }
     }
+    let places = Places::of((ledger, keys), calls.iter().map(|(_, _, found)| found));
     for (file, number, found) in calls {
         let id = found.id;
-        let needs_no_key = keys == UnknownKeys::Bill || matches!(found.stage, FoundStage::Held { .. });
-        let place = ledger.place(&found.account).ok();
-        let Some(place) = place.filter(|place| needs_no_key || place.has_key(&found.key)) else {
-            // It may be the journal of another ledger: this one knows of its calls neither that they are billed nor that they are not. An
-            // account of the same name is another one there, but no key of it is the same.
-            file.keep_waiting();
-            file.forget_found();
-            let of_file = waiting.entry(file.path().to_owned());
-            of_file.or_insert((0, found.account)).0 += 1;
-            continue;
+        let place = match places.place(&found) {
+            Ok(place) => place,
+            Err(why) => {
+                // It may be the journal of another ledger: this one knows of its calls neither that they are billed nor that they are not.
+                waiting.add(file, found.account, why);
+                file.forget_found();
+                continue;
+            }
         };
         if let Err(error) = resolve_call(file, number, found, &place, report) {
             file.keep_aside();
             file.forget_found();
-            if !told.contains(file.path()) {
+            if !told.has(file.path()) {
                 refuse(report, format!("{}: request {id}: {error}", file.path().display()));
             }
         }
     }
     files.iter().for_each(|file| file.forget_found());
-    for (path, (calls, account)) in waiting {
-        if told.insert(path.clone()) {
-            let path = path.display();
-            let line = format!(
-                "{path}: calls of accounts or keys that are not in this ledger: {calls}, such as one of {account}; the journal stays, and \
-                 waits for the ledger that has them. Where a backup was restored: tollgate ledger recover --unknown-keys"
-            );
-            refuse(report, line);
-        } else {
-            report.journals = report.journals.saturating_sub(1); // It was counted when that was told.
-        }
-    }
+    waiting.tell(told, report);
 }
 
 fn resolve_call(
@@ -381,11 +370,6 @@ pub(super) fn tell_unopened(
         }
         Some(_) => {}
     }
-}
-
-fn refuse(report: &mut RecoverReport, line: String) {
-    log::error!("MONEY: {line}");
-    report.refused.push(line);
 }
 
 /// How long a call of the process before that has ended counts in figures as one that runs, at most: no call is refused for it. A reading goes

@@ -14,8 +14,8 @@ impl JournalFile {
         self.keep_aside.store(true, Ordering::Release);
     }
 
-    /// The ledger does not have the account of a call in this journal of a process that has died: whatever becomes of the others, it stays
-    /// where it is, with its prompts.
+    /// The ledger does not have the account or the key of a call in this journal of a process that has died, or the store did not say whether
+    /// it has: whatever becomes of the others, it stays where it is, with its prompts.
     pub(in crate::ledger::journal) fn keep_waiting(&self) {
         self.waits.store(true, Ordering::Release);
     }

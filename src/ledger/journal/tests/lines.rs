@@ -1,5 +1,7 @@
 //! What the journal logs: what an operator has to know, once, and nothing else.
 
+use std::collections::HashSet;
+
 use super::*;
 use crate::failpoints::fails_here;
 use crate::ledger::journal::recover::tell_unopened;

@@ -6,11 +6,13 @@ use std::time::Duration;
 
 use super::{node, on_node, patient};
 use crate::clock::Clock;
-use crate::ledger::journal::recover::{kept, recover};
-use crate::ledger::journal::{Entry, Intent, Journal};
+use crate::ledger::admin::{AdminOp, KeyRef, RecoverReport};
+use crate::ledger::journal::recover::{kept, recover, recover_others, recover_with, waiting};
+use crate::ledger::journal::{Entry, Intent, Journal, UnknownKeys};
 use crate::ledger::redis::Options;
+use crate::ledger::tests::logged::logged;
 use crate::ledger::tests::redis_server::{RedisServer, until};
-use crate::ledger::tests::rig::{audit_is_clean, block_on, caller_of, credits, debit, request_at};
+use crate::ledger::tests::rig::{audit_is_clean, block_on, caller_of, credits, debit, request_at, run};
 use crate::ledger::{Caller, Hold, Ledger, StoreError};
 use crate::pure::account::{Denial, ReserveRequest};
 use crate::pure::limits::LimitOverrides;
@@ -82,6 +84,13 @@ impl Gateway {
             ..super::request(n, wanted)
         };
         block_on(self.caller.reserve_journaled(&request, self.begin(&request)))
+    }
+
+    /// It has ended: its Redis, its caller, and what it left.
+    fn ended(self) -> (RedisServer, Caller, tempfile::TempDir) {
+        self.ledger.close();
+        self.journal.close();
+        (self.server, self.caller, self.folder)
     }
 }
 
@@ -192,6 +201,122 @@ fn what_dead_processes_left_keeps_no_calls_from_being_admitted() {
     let figures = block_on(on_node(&next, &caller).figures()).unwrap();
     assert_eq!((figures.balance, figures.held), (credits("0.8"), Credits::ZERO));
     audit_is_clean(&next);
+}
+
+/// A Redis that was put in the place of another often has accounts of the same names, such as a test's.
+#[test]
+fn an_account_of_the_same_name_in_another_redis_is_billed_nothing() {
+    let gateway = Gateway::new(patient());
+    gateway.owe_and_die(1, "0.1");
+    let (server, caller, folder) = gateway.ended();
+    let other = RedisServer::start();
+    let theirs = node(&other, patient());
+    let their_caller = caller_of(&theirs, "acme", "1", LimitOverrides::default());
+    let own = Journal::open(folder.path());
+    for told in [1, 0] {
+        let mut report = RecoverReport::default();
+        let lines = logged(|| report = recover_others(&own, &theirs));
+        let is_told = |line: &&String| {
+            line.starts_with("ERROR MONEY: ")
+                && line.contains(": calls of accounts or keys that are not in this ledger: 1, such as one of acme; ")
+                && line.ends_with("tollgate ledger recover --unknown-keys")
+        };
+        assert_eq!(lines.iter().filter(is_told).count(), told, "{lines:?}");
+        assert_eq!((report.settled, report.refused.len()), (0, told));
+    }
+    own.close();
+    assert_eq!(waiting(folder.path()), 1);
+    assert_eq!(block_on(their_caller.figures()).unwrap().balance, credits("1"));
+
+    // Its own Redis has the key still, which has been revoked.
+    let next = node(&server, patient());
+    let key = KeyRef::Id(caller.key.id.clone());
+    run(&next, AdminOp::KeyRevoke { key }).unwrap();
+    let report = recover(folder.path(), &next);
+    assert_eq!((report.settled, report.refused), (1, Vec::new()));
+    let figures = block_on(on_node(&next, &caller).figures()).unwrap();
+    assert_eq!(figures.balance, credits("0.9"));
+    audit_is_clean(&next);
+}
+
+/// Nor is it sent what that one had acknowledged, and may lose.
+#[test]
+fn what_another_redis_had_acknowledged_waits_for_that_one() {
+    let gateway = Gateway::new(patient());
+    let hold = gateway.reserve(1, "0.1").unwrap().unwrap();
+    hold.settle(debit("0.1"));
+    until("Redis has it", || gateway.journal.depth() == 0);
+    let (server, caller, folder) = gateway.ended();
+    let other = RedisServer::start();
+    let theirs = node(&other, patient());
+    let their_caller = caller_of(&theirs, "acme", "1", LimitOverrides::default());
+    let report = recover(folder.path(), &theirs);
+    assert_eq!((report.journals, report.settled, report.already), (0, 0, 0));
+    assert_eq!(report.refused.len(), 1, "{:?}", report.refused);
+    assert_eq!(block_on(their_caller.figures()).unwrap().balance, credits("1"));
+    assert_eq!(extensions(folder.path()), ["acknowledged"]);
+
+    let next = node(&server, brief());
+    let report = recover(folder.path(), &next);
+    assert_eq!((report.already, report.refused), (1, Vec::new()));
+    until("it has left", || extensions(folder.path()).is_empty());
+    let figures = block_on(on_node(&next, &caller).figures()).unwrap();
+    assert_eq!(figures.balance, credits("0.9"));
+}
+
+/// Who restored a backup of before the key was made can say so. Whoever looks at the journal once more finds that this Redis has it all.
+#[test]
+fn calls_of_a_key_that_redis_lost_are_billed_where_somebody_says_so() {
+    let gateway = Gateway::new(patient());
+    gateway.owe_and_die(2, "0.1");
+    let (_server, _caller, folder) = gateway.ended();
+    let restored = RedisServer::start();
+    let ledger = node(&restored, patient());
+    let caller = caller_of(&ledger, "acme", "1", LimitOverrides::default());
+    let report = recover(folder.path(), &ledger);
+    assert_eq!((report.settled, report.refused.len()), (0, 1));
+    let report = recover_with(folder.path(), &ledger, UnknownKeys::Bill);
+    assert_eq!((report.settled, report.refused), (2, Vec::new()));
+    assert_eq!(block_on(caller.figures()).unwrap().balance, credits("0.8"));
+    audit_is_clean(&ledger);
+    ledger.close();
+
+    let next = node(&restored, brief());
+    let report = recover(folder.path(), &next);
+    assert_eq!((report.settled, report.already, report.refused), (0, 2, Vec::new()));
+    until("it has left", || extensions(folder.path()).is_empty());
+    let figures = block_on(on_node(&next, &caller).figures()).unwrap();
+    assert_eq!(figures.balance, credits("0.8"));
+}
+
+/// That Redis does not answer says neither that it has the key nor that it has not.
+#[test]
+fn calls_wait_while_redis_cannot_be_asked_for_their_key() {
+    let gateway = Gateway::new(patient());
+    assert_eq!(gateway.server.ask("SAVE"), ["+OK"]);
+    gateway.owe_and_die(2, "0.1");
+    let (mut server, caller, folder) = gateway.ended();
+    let next = node(&server, patient());
+    let own = Journal::open(folder.path());
+    server.kill();
+    for told in [1, 0] {
+        let mut report = RecoverReport::default();
+        let lines = logged(|| report = recover_others(&own, &next));
+        let is_told = |line: &&String| {
+            line.starts_with("ERROR MONEY: ")
+                && line.contains(": the store did not say whether it has the keys of calls: 2, such as one of acme: ")
+        };
+        assert_eq!(lines.iter().filter(is_told).count(), told, "{lines:?}");
+        assert_eq!((report.journals, report.settled), (u64::from(told > 0), 0));
+        assert_eq!(report.refused.len(), told, "{:?}", report.refused);
+    }
+    assert_eq!(waiting(folder.path()), 1);
+    server.restart();
+    until("they are billed", || recover_others(&own, &next).settled == 2);
+    let figures = block_on(on_node(&next, &caller).figures()).unwrap();
+    assert_eq!(figures.balance, credits("0.8"));
+    audit_is_clean(&next);
+    own.close();
 }
 
 /// The server comes back as it was saved, again and again. Once it can lose the debit no more, nothing is left in the folder.

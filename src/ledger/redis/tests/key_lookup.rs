@@ -3,13 +3,16 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::{node, patient};
+use super::{node, parted, patient};
+use crate::ledger::StoreError;
+use crate::ledger::admin::AdminOp;
 use crate::ledger::redis::RedisLedger;
 use crate::ledger::redis::cache::KnownKey;
+use crate::ledger::redis::commands::key_id_key;
 use crate::ledger::redis::shared::Shared;
 use crate::ledger::tests::redis_server::{RedisServer, until};
 use crate::ledger::tests::rig::{block_on, caller_of, key_create, run};
-use crate::pure::ids::{ApiKey, KeyDigest};
+use crate::pure::ids::{AccountId, ApiKey, KeyDigest, KeyId, Tier};
 use crate::pure::limits::LimitOverrides;
 
 /// A gateway that was started long ago, and a key of `acme` that it has read.
@@ -66,4 +69,30 @@ fn a_key_that_was_known_is_that_of_the_account_that_redis_says() {
         assert!(found.read_ms > read_ms);
         assert_eq!((found.account.id().as_str(), found.facts.id.as_str()), ("acme", "acme"));
     }
+}
+
+/// Nothing is taken for an answer that a key is not there.
+#[test]
+fn whether_an_account_has_a_key_is_asked_of_its_own_master_where_the_keys_is_away() {
+    let (first, mut second) = (RedisServer::start(), RedisServer::start());
+    let digest = ApiKey::from_random("tg_", [95; 32]).digest();
+    let id = KeyId::of(&digest);
+    let shared = parted(&first, &second, &key_id_key(&id));
+    let [acme, beta] = ["acme", "beta"].map(|name| name.parse::<AccountId>().unwrap());
+    let run = |op| block_on(async { shared.execute(&shared.link(), op).await }).unwrap();
+    run(AdminOp::AccountCreate {
+        account: acme.clone(),
+        tier: Tier::Pro,
+        quota_pico: None,
+        terms: Default::default(),
+    });
+    run(key_create("acme", &digest));
+    let has = |account: &AccountId, key: &KeyId| block_on(async { shared.has_key(&shared.link(), account, key).await });
+    let unknown = KeyId::of(&KeyDigest::from_bytes([9; 32]));
+    assert_eq!(has(&acme, &id), Ok(true));
+    assert_eq!([has(&acme, &unknown), has(&beta, &id)], [Ok(false), Ok(false)]);
+    second.kill();
+    assert_eq!(has(&acme, &id), Ok(true), "the account's master has it in a list");
+    let unsaid = has(&beta, &id);
+    assert!(matches!(unsaid, Err(StoreError::Unavailable(_))), "{unsaid:?}");
 }
