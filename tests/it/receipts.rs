@@ -130,6 +130,26 @@ async fn a_receipt_says_how_a_call_ended() {
     }
 }
 
+/// Its client left because it had all of it, while the provider's connection was still open.
+#[tokio::test]
+async fn an_answer_whose_client_closes_behind_the_last_event_is_complete() {
+    let cue = Cue::new();
+    let whole = Reply::stream().role().text("Hello").finish().usage(9, 1).done();
+    let upstream = Upstream::always(whole.wait(&cue)).await;
+    let gateway = Gateway::over(&upstream).await;
+    let mut events = gateway.http1.stream("/llm/chat/stream", request(SMALL)).await.ok();
+    let id = id_of(&events.headers);
+    while events.next().await.unwrap() != "[DONE]" {}
+    drop(events);
+    upstream.hung_up().await;
+    let billed = eventually("its receipt", async || receipt(&gateway, &id).await)
+        .await
+        .billed;
+    assert_eq!(billed.call.ending, Some(CallEnding::Complete));
+    assert_eq!((billed.prompt_tokens, billed.completion_tokens), (9, 1));
+    gateway.check_books().await;
+}
+
 #[tokio::test]
 async fn after_a_fail_over_the_receipt_names_who_answered() {
     let main = Upstream::always(Reply::status(500)).await;

@@ -107,19 +107,20 @@ impl Meter {
         }
     }
 
-    /// Whether nothing of the answer is passed on yet: of a whole one before its end, of a stream that is to begin with its first event.
+    /// Whether nothing of the answer is passed on yet, but for white space: of a whole one before its end, of a stream that is to begin with
+    /// its first event.
     pub(in crate::gateway) fn is_gathered(&self) -> bool {
         match &self.tap {
             Tap::Stream(_) => self.awaits_event,
-            Tap::Whole(whole) => !whole.passes,
+            Tap::Whole(whole) => !whole.passes(),
         }
     }
 
-    /// The answer is passed on before what it waited for.
+    /// The answer is passed on before what it waited for. Of a whole one that is white space at most, only that is: see [`Whole`].
     pub(in crate::gateway) fn stop_gathering(&mut self) {
         match &mut self.tap {
             Tap::Stream(_) => self.awaits_event = false,
-            Tap::Whole(whole) => whole.passes = true,
+            Tap::Whole(whole) => whole.stop_gathering(),
         }
     }
 
@@ -187,14 +188,14 @@ impl Meter {
             let forward = match &mut self.tap {
                 Tap::Stream(_) if self.start.is_other(chunk) => Forward::Replace(Bytes::new()),
                 Tap::Stream(tap) => tap.billed_chunk(chunk, || Some(tariff())),
-                Tap::Whole(whole) => whole.cost.chunk(chunk, &mut whole.tap, &tariff()),
+                Tap::Whole(whole) => whole.chunk(chunk, &tariff()),
             };
             if let Forward::Replace(bytes) = forward {
                 *body = Some(bytes);
                 is_usual = false;
             }
         }
-        let ends = ends || self.start.is_over();
+        let ends = ends || self.start.is_over() || matches!(&self.tap, Tap::Whole(whole) if whole.is_lost());
         if ends && !std::mem::replace(&mut self.ended, true) {
             is_usual = false;
             match &mut self.tap {
@@ -214,7 +215,7 @@ impl Meter {
                         return Passed::Died;
                     }
                 }
-                Tap::Whole(whole) => return whole.end(),
+                Tap::Whole(whole) => return whole.end(body),
             }
         }
         if is_usual { Passed::On } else { self.failure() }

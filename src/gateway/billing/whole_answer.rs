@@ -1,10 +1,13 @@
 //! A whole answer, as its meter has it. The transport gathers it: the client can do nothing with its first bytes anyway until the last has
 //! come, and until then it may turn out to be an error object, a page of HTML that came with a 200, or less than a whole.
 
+use bytes::Bytes;
+
 use super::metered::{Metered, read};
 use super::passed::Passed;
+use crate::pure::bill::Tariff;
 use crate::pure::request_body::Endpoint;
-use crate::pure::tap::{WholeCost, WholeTap};
+use crate::pure::tap::{Forward, WholeCost, WholeTap};
 
 /// The tap of a whole answer, and whether it is passed on.
 pub(super) struct Whole {
@@ -12,8 +15,18 @@ pub(super) struct Whole {
     pub(super) cost: WholeCost,
     /// It is one of vectors, not of choices.
     is_vectors: bool,
-    /// It was not gathered to its end, or has ended as an answer: what came of it is passed on.
-    pub(super) passes: bool,
+    leaves: Leaves,
+}
+
+/// What leaves of the answer.
+enum Leaves {
+    /// Nothing yet: the transport gathers it.
+    Nothing,
+    /// White space, as a slow provider sends it: the time to gather is over. What follows waits here for the answer's end, for it may turn
+    /// out to be none.
+    Blanks(Vec<u8>),
+    /// What came, and what comes.
+    All,
 }
 
 impl Whole {
@@ -23,12 +36,57 @@ impl Whole {
             tap,
             cost: WholeCost::default(),
             is_vectors: endpoint == Endpoint::Embeddings,
-            passes: false,
+            leaves: Leaves::Nothing,
         }
     }
 
-    /// The answer's end: it is passed on, if it is an answer.
-    pub(super) fn end(&mut self) -> Passed {
+    /// Whether something of the answer was passed on, or all of it is about to be.
+    pub(super) fn passes(&self) -> bool {
+        matches!(self.leaves, Leaves::All)
+    }
+
+    /// The answer is gathered no longer. What came of it leaves; of one of which there is nothing but white space, that.
+    pub(super) fn stop_gathering(&mut self) {
+        if matches!(self.leaves, Leaves::Nothing) {
+            self.leaves = match self.tap.is_blank() {
+                true => Leaves::Blanks(Vec::new()),
+                false => Leaves::All,
+            };
+        }
+    }
+
+    /// One chunk of the answer comes: what is passed on in its place.
+    pub(super) fn chunk(&mut self, chunk: &Bytes, tariff: &Tariff<'_>) -> Forward {
+        let forward = self.cost.chunk(chunk, &mut self.tap, tariff);
+        let Leaves::Blanks(kept) = &mut self.leaves else {
+            return forward;
+        };
+        if self.tap.is_blank() {
+            return forward;
+        }
+        match &forward {
+            Forward::Unchanged => kept.extend_from_slice(chunk),
+            Forward::Replace(bytes) => kept.extend_from_slice(bytes),
+        }
+        if kept.len() <= KEPT_BYTES_MAX {
+            return Forward::Replace(Bytes::new());
+        }
+        let kept = std::mem::take(kept);
+        if self.tap.is_error() {
+            // It stays one, whatever follows.
+            return Forward::Replace(Bytes::new());
+        }
+        self.leaves = Leaves::All;
+        Forward::Replace(Bytes::from(kept))
+    }
+
+    /// Whether nothing that may follow makes an answer of it, and nothing of it was passed on.
+    pub(super) fn is_lost(&self) -> bool {
+        !self.passes() && self.tap.is_broken()
+    }
+
+    /// The answer's end: it is passed on, if it is an answer. What of it was kept leaves in `body`.
+    pub(super) fn end(&mut self, body: &mut Option<Bytes>) -> Passed {
         if self.tap.is_cut() {
             return Passed::Cut;
         }
@@ -37,17 +95,22 @@ impl Whole {
             false => self.tap.has_choices(),
         };
         let is_answer = self.tap.complete() && self.tap.is_object() && !self.tap.is_error() && has_content;
-        if !self.passes && !is_answer {
-            let code = self.tap.error_code();
-            return Passed::NoAnswer { code };
+        match std::mem::replace(&mut self.leaves, Leaves::All) {
+            Leaves::All => {}
+            kept if !is_answer => {
+                self.leaves = kept;
+                let code = self.tap.error_code();
+                return Passed::NoAnswer { code };
+            }
+            Leaves::Nothing => {}
+            Leaves::Blanks(kept) => *body = Some(Bytes::from(kept)),
         }
-        self.passes = true;
         Passed::On
     }
 
     /// What was used. `began`: something of it came.
     pub(super) fn finish(&mut self, began: bool) -> Metered {
-        if !self.passes {
+        if !self.passes() {
             // Nothing was passed on: at most its prompt is owed.
             return Metered {
                 is_error: self.tap.is_error(),
@@ -72,3 +135,6 @@ impl Whole {
         }
     }
 }
+
+/// The most bytes of an answer that wait behind white space for its end: beyond that it leaves as it comes.
+const KEPT_BYTES_MAX: usize = 64 << 10;

@@ -43,7 +43,8 @@ pub trait Carried: ProxyHttp {
         true
     }
 
-    /// An answer that was gathered has passed its limits: what came of it is about to leave, and the rest leaves as it comes.
+    /// An answer that was gathered has passed its limits: what came of it is about to leave, and the rest leaves as it comes. Told again until
+    /// its head has left.
     fn begins_unfinished(&self, _ctx: &mut Self::CTX) {}
 
     /// Whether a comment may be written to the client now, while its upstream is silent.

@@ -108,10 +108,11 @@ impl<'t> WriteBatch<'t> {
         self.ends
     }
 
-    /// Whether the head of an answer that was gathered is about to leave, though what it waited for has not come.
+    /// Whether the head of an answer that was gathered is about to leave, or leaves with its first bytes, though what it waited for has not
+    /// come.
     pub(super) fn begins_unfinished(&self) -> bool {
-        let leaves = self.is_late || (self.leaves == Leaves::WithBytes && !self.is_drained());
-        self.head.is_some() && !self.ends && leaves
+        let is_late = self.is_late || self.leaves == Leaves::WithBytes;
+        self.head.is_some() && !self.ends && is_late
     }
 
     /// What the answer waits for has not come within its limits: what came of it leaves, and the rest as it comes.

@@ -4,6 +4,7 @@ use pingora::{Error, ErrorSource};
 
 use crate::clock::monotonic;
 use crate::gateway::billing::closed_call::Ending;
+use crate::gateway::billing::meter::Meter;
 use crate::gateway::context::Ctx;
 use crate::gateway::transport::deadline::is_stopped;
 
@@ -14,6 +15,7 @@ pub(in crate::gateway) fn ending(ctx: &Ctx, error: Option<&Error>) -> Ending {
     let is_drained = call.is_some_and(|call| call.is_drained);
     let unseen_since = call.and_then(|call| call.unseen_since);
     let has_failed = call.is_some_and(|call| call.failed_within);
+    let has_last_event = ctx.meter().is_some_and(Meter::has_last_event);
     match (is_drained, has_failed) {
         (true, false) => return Ending::Drained,
         (true, true) => return Ending::DrainFailed,
@@ -30,6 +32,8 @@ pub(in crate::gateway) fn ending(ctx: &Ctx, error: Option<&Error>) -> Ending {
                 elapsed_ms: u64::try_from(elapsed.as_millis()).unwrap_or(u64::MAX),
             }
         }
+        // Clients close right behind `[DONE]`.
+        (ErrorSource::Downstream, None) if has_last_event => Ending::Complete,
         (ErrorSource::Downstream, None) => Ending::ClientGone,
         _ if has_left => Ending::DrainFailed,
         _ if is_stopped(error) => Ending::Stopped,

@@ -117,7 +117,9 @@ fn cause(session: &Session, ctx: &mut Ctx, error: &Error, is_reused: bool, clock
         return Cause::Ours;
     }
     if has_begun {
-        return Cause::BrokeOff;
+        // Of a whole answer, only white space has left then.
+        let is_refused = call.verdict.as_deref().is_some_and(Verdict::is_requests_fault);
+        return if is_refused { Cause::NoAnswer } else { Cause::BrokeOff };
     }
     if call.verdict.is_some() {
         return Cause::NoAnswer;
@@ -169,7 +171,14 @@ fn follow(ctx: &mut Ctx, cause: Cause, error: &Error, clock: &Clock) -> Next {
             if let Some(attempt) = &call.attempt {
                 attempt.candidate.breaker.failed(clock, None);
             }
-            recorder::fault(ctx, recorder::fault_of(error, true));
+            let is_discarded =
+                matches!(&call.answer, Answer::Metered(meter) if !meter.is_stream() && meter.is_gathered());
+            if is_discarded {
+                discard::answer(call);
+            }
+            let of_error = || recorder::fault_of(error, true);
+            let fault = verdict.map_or_else(of_error, |verdict| recorder::fault_of_status(verdict.status));
+            recorder::fault(ctx, fault);
             Next::End
         }
         (Next::End, Cause::NoAnswer) => {

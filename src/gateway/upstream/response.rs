@@ -327,24 +327,26 @@ pub(in crate::gateway) fn journal(ctx: &mut Ctx, passes: Option<&Bytes>, ends: b
     }
 }
 
-/// An answer that was gathered begins to be passed on before its end: what has come of it stands in the journal before it is.
+/// An answer that was gathered has passed the limits of that, and begins to be passed on before its end: what has come of it stands in the
+/// journal before it is. White space is nothing of an answer.
 pub(in crate::gateway) fn begins_unfinished(ctx: &mut Ctx, clock: &Clock) {
     let Some(call) = ctx.call() else { return };
-    let is_stream = matches!(&call.answer, Answer::Metered(meter) if meter.is_stream());
-    if !is_stream {
-        succeeded(call, clock);
-    }
     if call.client_has_left {
         // It is read on, and nobody gets anything.
         return;
     }
-    if let (Answer::Metered(meter), Some(admission)) = (&mut call.answer, &mut call.admission) {
-        meter.stop_gathering();
-        // Of a stream no event has come: nothing is owed for what leaves with its head.
-        if let Some((delivered, prompt)) = meter.owed_now().filter(|_| !is_stream) {
-            admission.hold.pass(delivered, prompt);
-        }
+    let Answer::Metered(meter) = &mut call.answer else {
+        return;
+    };
+    meter.stop_gathering();
+    // Of a stream no event has come: nothing is owed for what leaves with its head.
+    if meter.is_stream() || meter.is_gathered() {
+        return;
     }
+    if let (Some((delivered, prompt)), Some(admission)) = (meter.owed_now(), &mut call.admission) {
+        admission.hold.pass(delivered, prompt);
+    }
+    succeeded(call, clock);
 }
 
 /// By what its text is counted, and where its provider's reports name the completion.

@@ -57,7 +57,9 @@ pub(super) struct Seen {
     /// An error in the place where clients look for one.
     pub(super) error: bool,
     /// The numeric code of that error, or what its words stand for.
-    pub(super) error_code: Option<u16>,
+    error_code: Option<u16>,
+    /// That of a `code` in the root, which is an error's where there is one without a code of its own: `{"object":"error","code":400}`.
+    root_code: Option<u16>,
     /// A finish reason that is not null.
     pub(super) finish: bool,
     pub(super) choices: Choices,
@@ -222,23 +224,14 @@ impl Reading {
             Role::Object => self.seen.error |= text_or_empty == b"error",
             Role::FinishReason => self.finish(text.unwrap_or(b"other"), b""),
             Role::Error => self.seen.error |= text != Some(b""),
-            Role::ErrorCode => self.code(text_or_empty),
+            Role::ErrorCode => note_code(&mut self.seen.error_code, text_or_empty),
+            Role::AnswerCode => note_code(&mut self.seen.root_code, text_or_empty),
             Role::Cost => self.report.cost = provider_cost(text_or_empty),
             Role::IsByok => self.report.is_byok = text_or_empty == b"true",
             Role::UpstreamCost => self.report.upstream_cost = provider_cost(text_or_empty),
             Role::ServiceTier => self.serve(text_or_empty),
             Role::Response => self.seen.response |= text != Some(b""),
             _ => self.figure(role, Figure::Unbelievable),
-        }
-    }
-
-    /// What an error says of itself by its `code`: a number, or a word that stands for 400.
-    fn code(&mut self, text: &[u8]) {
-        let number = std::str::from_utf8(text).ok().and_then(|text| text.parse().ok());
-        match (number, self.seen.error_code) {
-            (Some(_), _) => self.seen.error_code = number,
-            (None, None) if REQUESTS_FAULTS.contains(&text) => self.seen.error_code = Some(400),
-            (None, _) => {}
         }
     }
 
@@ -252,7 +245,8 @@ impl Reading {
             // One that is no number counts as one that is left out, which is the first choice's.
             Role::ChoiceIndex => self.choice.index = Some(index(text).unwrap_or(0)),
             Role::Error => self.seen.error |= !matches!(text, b"null" | b"false" | b"0"),
-            Role::ErrorCode => self.code(text),
+            Role::ErrorCode => note_code(&mut self.seen.error_code, text),
+            Role::AnswerCode => note_code(&mut self.seen.root_code, text),
             Role::Cost => self.report.cost = provider_cost(text),
             Role::IsByok => self.report.is_byok = text == b"true",
             Role::UpstreamCost => self.report.upstream_cost = provider_cost(text),
@@ -339,6 +333,23 @@ impl Reading {
             Role::Write1hBucket => self.report.buckets.write_1h = figure,
             _ => {}
         }
+    }
+}
+
+impl Seen {
+    /// The numeric code of the error that it holds, or what its words stand for.
+    pub(super) fn error_code(&self) -> Option<u16> {
+        self.error_code.or(self.root_code.filter(|_| self.error))
+    }
+}
+
+/// What an error says of itself by its `code`: a number, or a word that stands for 400.
+fn note_code(code: &mut Option<u16>, text: &[u8]) {
+    let number = std::str::from_utf8(text).ok().and_then(|text| text.parse().ok());
+    match (number, &code) {
+        (Some(_), _) => *code = number,
+        (None, None) if REQUESTS_FAULTS.contains(&text) => *code = Some(400),
+        (None, _) => {}
     }
 }
 

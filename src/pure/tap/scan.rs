@@ -2,8 +2,8 @@
 //! that it has a role for.
 //!
 //! Its memory is fixed whatever the document's size: a stack of bits, a few known containers, one short value. It takes
-//! every valid document; of an invalid one it may take more than a strict parser would, and stops where brackets,
-//! commas or quotes make no sense. The taps call it.
+//! every valid document; of an invalid one it may take more than a strict parser would (such as Python's `NaN` and `-Infinity`), and stops
+//! where brackets, commas or quotes make no sense. The taps call it.
 
 use super::accumulator::{Choices, Reading};
 use super::schema::{Node, Role};
@@ -95,6 +95,11 @@ impl Scanner {
         self.state == State::Complete
     }
 
+    /// Nothing but white space was scanned.
+    pub(super) fn is_blank(&self) -> bool {
+        self.state == State::Value && self.depth == 0
+    }
+
     /// It stopped within a container or a string.
     pub(super) fn is_cut(&self) -> bool {
         let in_string = matches!(self.state, State::String | State::Escape | State::Unicode(..));
@@ -161,7 +166,7 @@ impl Scanner {
                 self.note_no_object(reading);
                 self.open(false, self.role.array(), reading)
             }
-            (State::Value | State::ValueOrEnd, b'-' | b'0'..=b'9' | b'a'..=b'z') => {
+            (State::Value | State::ValueOrEnd, b'-' | b'0'..=b'9' | b'a'..=b'z' | b'I' | b'N') => {
                 self.kept.clear();
                 self.note_no_object(reading);
                 State::Literal(byte, 0)
@@ -339,7 +344,8 @@ impl Scanner {
     }
 
     fn literal<'a>(&mut self, rest: &'a [u8], first: u8, seen: u8, reading: &mut Reading) -> &'a [u8] {
-        let is_literal = |byte: &u8| matches!(byte, b'0'..=b'9' | b'a'..=b'z' | b'.' | b'-' | b'+' | b'E');
+        let is_literal =
+            |byte: &u8| matches!(byte, b'0'..=b'9' | b'a'..=b'z' | b'.' | b'-' | b'+' | b'E' | b'I' | b'N');
         let length = rest.iter().position(|byte| !is_literal(byte)).unwrap_or(rest.len());
         let (run, rest) = rest.split_at_checked(length).unwrap_or((rest, b""));
         if self.role.is_kept() {

@@ -109,6 +109,8 @@ pub(super) enum Role {
     Groq,
     Error,
     ErrorCode,
+    /// The same beside the error's words, where the document itself is the error.
+    AnswerCode,
 }
 
 impl Node {
@@ -128,6 +130,7 @@ impl Node {
                 b"service_tier" => Role::ServiceTier,
                 b"data" => Role::Data,
                 b"response" => Role::Response,
+                b"code" => Role::AnswerCode,
                 _ => Role::Skip,
             },
             Node::Choice => match key {
@@ -305,6 +308,7 @@ impl Role {
                 | Role::ServiceTier
                 | Role::Error
                 | Role::ErrorCode
+                | Role::AnswerCode
         )
     }
 }

@@ -156,6 +156,20 @@ fn an_upstream_error_is_replaced_by_ours_and_ends_the_stream() {
     }
 }
 
+/// Its client has the whole answer, and its provider charges for it.
+#[test]
+fn an_error_behind_the_end_makes_no_failure_of_the_stream_and_does_not_pass() {
+    let error = "data: {\"error\":{\"message\":\"secret words\",\"code\":429}}\n\n";
+    let stream = [DELTA, DONE, error].concat();
+    for cut in 0..=stream.len() {
+        let (head, tail) = stream.as_bytes().split_at(cut);
+        let (out, mut tap) = pass(&[head, tail], TapOptions::default());
+        assert_eq!(String::from_utf8(out).unwrap(), [DELTA, DONE].concat(), "{cut}");
+        assert!(tap.done() && !tap.error_event(), "{cut}");
+        assert_eq!(tap.end(), Bytes::new(), "{cut}");
+    }
+}
+
 #[test]
 fn the_end_closes_an_open_event_and_adds_done() {
     let open = DELTA.trim_end();

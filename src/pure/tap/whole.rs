@@ -99,7 +99,7 @@ impl WholeTap {
     pub fn error_code(&self) -> Option<u16> {
         match self.about_operator() {
             Some(_) => Some(OPERATOR_STATUS),
-            None => self.reading.seen.error_code,
+            None => self.reading.seen.error_code(),
         }
     }
 
@@ -113,9 +113,9 @@ impl WholeTap {
         self.scanner.is_complete()
     }
 
-    /// There are choices and no error: whatever follows, this is an answer. (Never true of embeddings.)
+    /// It has an array of choices, which may be empty, and no error. (Never true of embeddings.)
     pub fn is_answer(&self) -> bool {
-        self.reading.seen.choices == Choices::Some && !self.reading.seen.error
+        self.has_choices() && !self.is_error()
     }
 
     /// It has an array of choices, as every chat completion has, whatever is in it.
@@ -131,6 +131,16 @@ impl WholeTap {
     /// It is an object, as every answer is.
     pub fn is_object(&self) -> bool {
         self.reading.spans.end > 0
+    }
+
+    /// Nothing but white space has come.
+    pub fn is_blank(&self) -> bool {
+        self.scanner.is_blank()
+    }
+
+    /// It is no JSON, whatever follows.
+    pub fn is_broken(&self) -> bool {
+        self.scanner.is_broken()
     }
 
     /// It stopped before its end: what there is could still become a whole document, or there is nothing.

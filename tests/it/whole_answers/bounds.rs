@@ -1,5 +1,6 @@
 //! Beyond the bounds of what is gathered, in bytes, in time and of all together, a whole answer passes as it comes.
 
+use rust_decimal::Decimal;
 use serde_json::{Value, json};
 
 use super::{Framed, USAGE, answer, ask, head, pieces, settled};
@@ -103,6 +104,72 @@ async fn an_answer_whose_time_is_over_passes_its_blank_lines_and_the_rest_as_the
     }
     assert_eq!(gateway.spent().await, cost(SMALL, 2 * USAGE.0, 2 * USAGE.1));
     gateway.check_books().await;
+}
+
+/// What comes behind blank lines, or behind a head alone, once its time is over, and is no answer.
+const NO_ANSWERS: [(&str, bool); 4] = [
+    (r#"{"error":{"code":402,"message":"acct_SECRET has no credit"}}"#, true),
+    (r#"{"object":"error","code":400,"message":"too long"}"#, false),
+    ("<html>SECRET</html>", true),
+    (r#"{"object":"other"}"#, true),
+];
+
+/// Its client can be told no other status, so the answer breaks off; it is not passed on, not billed, not kept for its key, and its target
+/// has failed, unless the request is to blame.
+#[tokio::test]
+async fn blank_lines_before_what_is_no_answer_cost_nothing_and_its_words_do_not_pass() {
+    for (came, is_failure) in NO_ANSWERS {
+        for over_h2 in [false, true] {
+            let cue = Cue::new();
+            let reply = head(Framed::Chunks, 0).chunk("\n").wait(&cue).chunk(came).end();
+            let main = Upstream::always(reply).await;
+            let spare = Upstream::always(Reply::chat("Ho", 9, 1)).await;
+            let setup = Setup::over(&main)
+                .spare(&spare)
+                .conf(|conf| conf["timeouts"]["whole_gather_ms"] = 30.into());
+            let gateway = setup.start().await;
+            let client = if over_h2 { &gateway.h2c } else { &gateway.http1 };
+            for _ in 0..5 {
+                let mut answer = client.post_request("/llm/chat", request(TWIN)).send().await.unwrap();
+                assert_eq!(answer.chunk().await.unwrap().unwrap(), "\n", "{came}");
+                cue.give();
+                assert!(answer.chunk().await.is_err(), "{came}: it must break off");
+            }
+            assert_eq!(gateway.spent().await, Decimal::ZERO, "{came}");
+            gateway.check_books().await;
+            let _next = client.post_request("/llm/chat", request(TWIN)).send().await.unwrap();
+            let asked = if is_failure { (5, 1) } else { (6, 0) };
+            assert_eq!((main.seen().len(), spare.seen().len()), asked, "{came}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn what_is_no_answer_and_comes_late_is_a_failed_target_while_nothing_has_left() {
+    for (came, is_failure) in NO_ANSWERS {
+        let cue = Cue::new();
+        let main = Upstream::always(head(Framed::Chunks, 0).wait(&cue).chunk(came).wait(&cue).end()).await;
+        let spare = Upstream::always(Reply::chat("Ho", 9, 1)).await;
+        let setup = Setup::over(&main)
+            .spare(&spare)
+            .conf(|conf| conf["timeouts"]["whole_gather_ms"] = 1.into());
+        let gateway = setup.start().await;
+        let late = async {
+            main.asked(1).await;
+            settled(&gateway).await;
+            cue.give();
+            cue.give();
+        };
+        let (answer, ()) = tokio::join!(gateway.http1.post("/llm/chat", request(TWIN)), late);
+        if is_failure {
+            assert_eq!(answer.ok().json()["choices"][0]["message"]["content"], "Ho", "{came}");
+            assert_eq!(gateway.spent().await, cost(TWIN, 9, 1), "{came}");
+        } else {
+            assert_eq!(answer.status, 400, "{came}");
+            assert_eq!(gateway.spent().await, Decimal::ZERO, "{came}");
+        }
+        gateway.check_books().await;
+    }
 }
 
 #[tokio::test]

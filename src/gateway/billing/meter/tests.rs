@@ -16,6 +16,7 @@ use crate::pure::error::AccountStop;
 use crate::pure::prompt_count::counted_prompt;
 use crate::pure::usage::Usage;
 
+mod blanks;
 mod starts;
 
 /// A token each, of more bytes than a token has in any language.
@@ -137,9 +138,11 @@ fn what_is_no_answer_is_not_passed_on_unless_its_beginning_was() {
         assert_eq!(meter(&mut ctx).is_gathered(), passed != Passed::On, "{came}");
     }
     let mut ctx = books.call(100, &WHOLE);
+    let (begun, rest) = error.split_at(3);
+    assert_eq!(pass(&mut ctx, begun, false), (Passed::On, begun.to_owned()));
     meter(&mut ctx).stop_gathering();
     assert!(!meter(&mut ctx).is_gathered());
-    assert_eq!(pass(&mut ctx, error, true).0, Passed::On);
+    assert_eq!(pass(&mut ctx, rest, true).0, Passed::On);
 }
 
 #[test]
@@ -510,14 +513,15 @@ fn an_answer_of_which_nothing_was_passed_on_has_no_completion() {
 
     // Once its beginning was passed on, what of it came is an answer that broke off.
     let mut ctx = books.call(3, &WHOLE);
-    meter(&mut ctx).stop_gathering();
     pass(&mut ctx, cut, false);
+    meter(&mut ctx).stop_gathering();
     let metered = taken(&mut ctx).finish();
     assert_eq!((metered.delivered.0, metered.began), (3, true));
     assert!(metered.is_part_passed && !metered.is_over);
     let mut ctx = books.call(4, &WHOLE);
+    pass(&mut ctx, "{", false);
     meter(&mut ctx).stop_gathering();
-    pass(&mut ctx, r#"{"error":{"code":429,"message":"no"}}"#, true);
+    pass(&mut ctx, r#""error":{"code":429,"message":"no"}}"#, true);
     assert!(taken(&mut ctx).finish().is_error);
 
     // Blank lines alone are nothing of an answer.

@@ -55,6 +55,16 @@ fn a_reported_answer_costs_its_report() {
     );
 }
 
+/// A filter may stop an answer before its first word: its report is billed all the same, whatever the provider says behind its end.
+#[test]
+fn an_error_behind_a_streams_end_makes_it_free_for_nobody() {
+    let end = r#"data: {"choices":[{"index":0,"delta":{},"finish_reason":"content_filter"}]}"#;
+    let error = "data: {\"error\":{\"code\":500,\"message\":\"no\"}}\n\n";
+    let pieces = [format!("{end}\n\n"), reported(9, 4, Value::Null), error.to_owned()];
+    assert_eq!(balance(&STREAM, &pieces, Ending::Complete), "9.983");
+    assert_eq!(balance(&STREAM, &pieces[..2], Ending::Complete), "9.983");
+}
+
 #[test]
 fn a_call_that_no_upstream_answered_costs_nothing() {
     let books = Books::with("10");
@@ -204,10 +214,15 @@ fn who_leaves_before_the_report_owes_what_is_not_text_as_it_was_held() {
     let prompt = |asked: &Asked<'_>, pieces: &[String], passes: bool, ending| {
         let books = Books::with("10");
         let mut ctx = books.call(1, asked);
-        if let (true, Answer::Metered(meter)) = (passes, &mut call_of(&mut ctx).answer) {
-            meter.stop_gathering();
+        let mut rest = pieces;
+        if let (true, [first, others @ ..]) = (passes, pieces) {
+            pass(&mut ctx, first, false);
+            if let Answer::Metered(meter) = &mut call_of(&mut ctx).answer {
+                meter.stop_gathering();
+            }
+            rest = others;
         }
-        settle(&books, &mut ctx, pieces, ending);
+        settle(&books, &mut ctx, rest, ending);
         books.receipts().remove(0).billed.prompt_tokens
     };
     let left = [Ending::ClientGone, Ending::DrainEnded { elapsed_ms: 9 }];
@@ -225,9 +240,11 @@ fn who_leaves_before_the_report_owes_what_is_not_text_as_it_was_held() {
         more: WHOLE.more,
         ..asked
     };
+    let answer = whole("a b", &Value::Null);
+    let (first, second) = answer.split_at(20);
     let (over, whole) = (
         [event(COUNTED), "data: [DONE]\n\n".to_owned()],
-        [whole("a b", &Value::Null)],
+        [first.to_owned(), second.to_owned()],
     );
     for ending in left {
         assert!(prompt(&silent, &over, false, ending) < 50);

@@ -182,9 +182,12 @@ impl StreamTap {
         let about_operator = ProviderWords::read(&data_of(event)).about_operator;
         let code = match about_operator {
             Some(_) => Some(OPERATOR_STATUS),
-            None => self.reading.seen.error_code,
+            None => self.reading.seen.error_code(),
         };
-        self.error = Some(ErrorEvent { code, about_operator });
+        if !self.done {
+            // Behind its end nothing makes a failure of the answer.
+            self.error = Some(ErrorEvent { code, about_operator });
+        }
         self.closed = true;
         let mut out = BytesMut::new();
         self.close_released(&mut out);

@@ -106,6 +106,39 @@ fn an_error_that_the_request_is_to_blame_for_says_so_by_a_word_too() {
     }
 }
 
+/// The shape of vLLM: the document is the error, and `code` stands in its root.
+#[test]
+fn the_code_of_an_error_that_is_all_of_the_document_is_read() {
+    for (document, is_error, code) in [
+        (
+            r#"{"object":"error","message":"no","type":"BadRequestError","code":400}"#,
+            true,
+            Some(400),
+        ),
+        (r#"{"code":404,"object":"error"}"#, true, Some(404)),
+        (r#"{"error":"Model not found","code":404}"#, true, Some(404)),
+        (r#"{"error":{"code":429},"code":500}"#, true, Some(429)),
+        (r#"{"choices":[],"code":400}"#, false, None),
+        (r#"{"code":"400"}"#, false, None),
+    ] {
+        let tap = tap(document.as_bytes(), &[]);
+        assert_eq!((tap.is_error(), tap.error_code()), (is_error, code), "{document}");
+    }
+}
+
+/// Python writes these where a probability is none; its own parser reads them.
+#[test]
+fn figures_that_are_no_json_do_not_stop_the_count() {
+    for figure in ["NaN", "Infinity", "-Infinity"] {
+        let answer = format!(
+            r#"{{"choices":[{{"logprobs":{{"content":[{{"logprob":{figure}}}]}},"message":{{"content":"one two three"}}}}]}}"#
+        );
+        let tap = tap(answer.as_bytes(), &[]);
+        assert!(tap.complete() && !tap.is_broken(), "{figure}");
+        assert_eq!(tap.delivered().0, 3, "{figure}");
+    }
+}
+
 #[test]
 fn lone_surrogates_read_as_the_replacement_character() {
     let answer = r#"{"choices":[{"message":{"content":"a \ud83d lone \udc00 half\ud83d\ud83d\ude00"}}]}"#;
