@@ -46,7 +46,12 @@ fn list(config: &Config, format: Format) -> Result<Answer, Failure> {
         let shown: WebhooksShown = remote::get(gateway, "/v1/webhooks")?;
         return Answer::of(&shown, format);
     }
-    let AdminReply::EventCount(EventCount { open, oldest, dropped }) = ask(config, AdminOp::Event(EventOp::Count))?
+    let AdminReply::EventCount(EventCount {
+        open,
+        oldest,
+        dropped,
+        is_partial,
+    }) = ask(config, AdminOp::Event(EventOp::Count))?
     else {
         return Err(Failure::wrong_reply());
     };
@@ -55,6 +60,7 @@ fn list(config: &Config, format: Format) -> Result<Answer, Failure> {
         events_open: open,
         oldest_event_at: oldest.map(|at| at.to_string()),
         events_dropped: dropped,
+        events_partial: is_partial,
     };
     Answer::of(&shown, format)
 }
@@ -80,7 +86,7 @@ fn test(args: TestArgs, config: &Config, format: Format) -> Result<Answer, Failu
     }
     let event = events::test(&Clock::System, args.url.as_deref());
     match ask(config, AdminOp::Event(EventOp::Raise(event)))? {
-        AdminReply::Events { events } if events.len() == 1 => {
+        AdminReply::Events { events, .. } if events.len() == 1 => {
             let ids = events.into_iter().map(|event| event.id);
             Answer::of(&Raised { id: ids.collect() }, format)
         }
@@ -94,6 +100,8 @@ struct WebhooksShown {
     events_open: u64,
     oldest_event_at: Option<String>,
     events_dropped: u64,
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    events_partial: bool,
 }
 
 #[derive(Deserialize, Serialize)]
@@ -140,6 +148,12 @@ impl Show for WebhooksShown {
         if self.events_dropped > 0 {
             let dropped = counted(self.events_dropped, "event");
             line(&mut text, format_args!("{dropped} dropped: nobody took them in time"));
+        }
+        if self.events_partial {
+            line(
+                &mut text,
+                format_args!("there may be more: a part of the ledger did not answer"),
+            );
         }
         text
     }

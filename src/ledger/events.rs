@@ -3,10 +3,10 @@
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
-use super::KeyRecord;
-use super::admin::AuditFinding;
 use super::admin::credits::CreditKind;
 use super::admin::events::{Event, EventKind};
+use super::admin::{AdminReply, AuditFinding};
+use super::{KeyRecord, StoreError};
 use crate::clock::Clock;
 use crate::pure::ids::AccountId;
 use crate::pure::money::Credits;
@@ -83,6 +83,20 @@ impl Refused {
                 "monthly_used": used.to_string(), "held": held.to_string(),
             }),
         }
+    }
+}
+
+/// The answer to a claim. `missed` is why some could not be asked for or read.
+///
+/// # Errors
+/// When that is so, and nothing was claimed: nobody knows that there is nothing.
+pub(super) fn claimed(events: Vec<Event>, missed: Option<StoreError>) -> Result<AdminReply, StoreError> {
+    match missed {
+        Some(why) if events.is_empty() => Err(why),
+        missed => Ok(AdminReply::Events {
+            events,
+            missed: missed.map(|why| why.to_string()),
+        }),
     }
 }
 
@@ -186,12 +200,31 @@ fn month_text(Month(month): Month) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{EXPIRING_MS, KEEP_MS, REMEMBERED_MS, id_of};
+    use super::*;
 
     #[test]
     fn an_event_is_told_for_three_days_known_for_nine_and_a_key_is_told_of_a_week_before_its_end() {
         let days = [KEEP_MS, REMEMBERED_MS, EXPIRING_MS].map(|ms| (ms / 86_400_000, ms % 86_400_000));
         assert_eq!(days, [(3, 0), (9, 0), (7, 0)]);
+    }
+
+    #[test]
+    fn a_claim_that_missed_something_says_so_and_is_never_empty() {
+        let event = Event::new("evt_x".to_owned(), EventKind::Test, Timestamp(1), None, json!({}));
+        let why = StoreError::Unavailable("away".to_owned());
+        assert_eq!(claimed(Vec::new(), Some(why.clone())), Err(why.clone()));
+        for (events, missed) in [
+            (vec![event.clone()], Some(why)),
+            (vec![event], None),
+            (Vec::new(), None),
+        ] {
+            let told = missed.as_ref().map(ToString::to_string);
+            let expected = AdminReply::Events {
+                events: events.clone(),
+                missed: told,
+            };
+            assert_eq!(claimed(events, missed), Ok(expected));
+        }
     }
 
     #[test]

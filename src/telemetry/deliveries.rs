@@ -42,16 +42,29 @@ impl Deliveries {
     /// more were dropped than at the look before.
     pub fn looked(&self, open: u64, oldest: Option<i64>, dropped: u64) -> u64 {
         self.dropped_before.get_or_init(|| dropped);
-        self.open.store(open, Ordering::Relaxed);
-        self.oldest.store(oldest.unwrap_or(0), Ordering::Relaxed);
+        self.waits(open, oldest);
         let before = self.dropped.fetch_max(dropped, Ordering::Relaxed);
         dropped.saturating_sub(before)
     }
 
+    /// The same where not all of the ledger could be asked. What was dropped counts once all of it was: else what was dropped before would count as
+    /// new then.
+    pub fn looked_in_part(&self, open: u64, oldest: Option<i64>, dropped: u64) -> u64 {
+        if self.dropped_before.get().is_some() {
+            return self.looked(open, oldest, dropped);
+        }
+        self.waits(open, oldest);
+        0
+    }
+
+    fn waits(&self, open: u64, oldest: Option<i64>) {
+        self.open.store(open, Ordering::Relaxed);
+        self.oldest.store(oldest.unwrap_or(0), Ordering::Relaxed);
+    }
+
     /// No webhook is configured: what is open is not told to anybody, and its age is no delay. What was dropped stays counted.
     pub fn nobody_is_told(&self) {
-        self.open.store(0, Ordering::Relaxed);
-        self.oldest.store(0, Ordering::Relaxed);
+        self.waits(0, None);
     }
 
     /// All of it, at `now` (milliseconds since 1970).
@@ -88,6 +101,18 @@ pub struct DeliveryFigures {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_was_dropped_before_is_not_new_once_all_of_the_ledger_answers() {
+        let deliveries = Deliveries::default();
+        assert_eq!(deliveries.looked_in_part(2, Some(1_000), 3), 0);
+        let in_part = deliveries.figures(9_000);
+        assert_eq!((in_part.open, in_part.oldest_age_secs, in_part.dropped), (2, 8, 0));
+        deliveries.looked(4, Some(1_000), 10);
+        let whole = deliveries.figures(9_000);
+        assert_eq!((whole.open, whole.dropped, whole.dropped_before), (4, 10, 10));
+        assert_eq!(deliveries.looked_in_part(3, Some(1_000), 11), 1, "one more than before");
+    }
 
     #[test]
     fn what_is_told_to_nobody_has_no_age_and_what_was_dropped_stays_counted() {

@@ -14,7 +14,8 @@ pub enum EventOp {
     /// Keeps an event of the gateway's own. One with the id of an event that is there changes nothing. Answers
     /// [`super::AdminReply::Events`] with it.
     Raise(Event),
-    /// Takes events that are due, for so long that nobody else takes them meanwhile. Answers [`super::AdminReply::Events`].
+    /// Takes events that are due, for so long that nobody else takes them meanwhile. Answers [`super::AdminReply::Events`], which says so
+    /// where some could not be asked for or read; refused where that is so and there are no others.
     Claim {
         /// The most that are given.
         limit: u32,
@@ -31,9 +32,11 @@ pub enum EventOp {
         /// What is still to be told to whom; nothing: it is done, and goes.
         deliveries: Vec<Delivery>,
     },
-    /// Raises an event for each key that expires within a week, once. Answers [`super::AdminReply::Done`].
+    /// Raises an event for each key that expires within a week, once. Answers [`super::AdminReply::Done`]; where keys could not be asked for or
+    /// read, it is refused once those of all others are raised.
     RaiseExpiring,
-    /// Counts what is still to be told. Answers [`super::AdminReply::EventCount`].
+    /// Counts what is still to be told. Answers [`super::AdminReply::EventCount`], which says so where some could not be asked for; refused where
+    /// none could.
     Count,
 }
 
@@ -46,6 +49,9 @@ pub struct EventCount {
     pub oldest: Option<Timestamp>,
     /// Events that made room for others, or were too old, since the ledger was made: nobody claimed them in time.
     pub dropped: u64,
+    /// Not all of the ledger could be asked: of the rest counts what was known before, where anything was.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_partial: bool,
 }
 
 /// Something that webhooks are told.

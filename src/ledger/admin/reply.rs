@@ -108,6 +108,9 @@ pub enum AdminReply {
     Events {
         /// Oldest first.
         events: Vec<Event>,
+        /// Of a claim that was in part: why there may be more, which could not be asked for or read.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        missed: Option<String>,
     },
     /// What is still to be told to webhooks.
     EventCount(EventCount),

@@ -58,11 +58,14 @@ impl Committer {
                 }
                 let now = self.shared.clock.now();
                 self.database.raise_once(&event, now).map_err(failed)?;
-                Ok(AdminReply::Events { events: vec![event] })
+                Ok(AdminReply::Events {
+                    events: vec![event],
+                    missed: None,
+                })
             }
             EventOp::Claim { limit, lease_ms } => {
-                let events = self.claim(limit, lease_ms).map_err(failed)?;
-                Ok(AdminReply::Events { events })
+                let (events, unreadable) = self.claim(limit, lease_ms).map_err(failed)?;
+                events::claimed(events, unreadable).map_err(failed)
             }
             EventOp::Settle { id, deliveries, .. } => {
                 self.database.settle_event(&id, &deliveries).map_err(failed)?;
@@ -92,14 +95,14 @@ impl Committer {
     }
 
     /// Leases are kept in memory: a process that dies has none. What it had claimed is due, or is when it wrote that it would be, where it
-    /// settled that since.
-    fn claim(&mut self, limit: u32, lease_ms: i64) -> Result<Vec<Event>, StoreError> {
+    /// settled that since. Beside them, why one of those that are due cannot be read.
+    fn claim(&mut self, limit: u32, lease_ms: i64) -> Result<(Vec<Event>, Option<StoreError>), StoreError> {
         // Of a clock that is ahead a lease would last until it is as late.
         let passed = self.shared.clock.passed_ms();
         self.leases.retain(|_, lease| lease.until > passed);
         let limit = usize::try_from(limit.clamp(1, CLAIMED_MAX)).unwrap_or(1);
         let now = self.shared.clock.now();
-        let mut due = self
+        let (mut due, unreadable) = self
             .database
             .due_events(now, limit, |id| self.leases.contains_key(id))?;
         let known = self.known_time.of_events();
@@ -107,6 +110,6 @@ impl Committer {
         due.iter_mut().for_each(|event| event.claimed_at(at));
         let lease = Lease::new((now, passed), lease_ms.max(0));
         self.leases.extend(due.iter().map(|event| (event.id.clone(), lease)));
-        Ok(due)
+        Ok((due, unreadable))
     }
 }

@@ -65,6 +65,11 @@ impl AdmissionBreaker {
         self.failures.load(Ordering::Relaxed) >= FAILURES_MAX
     }
 
+    /// Whether the last call had no answer, or one that says that Redis cannot serve.
+    pub(super) fn is_failing(&self) -> bool {
+        self.failures.load(Ordering::Relaxed) > 0
+    }
+
     /// Whether no answer closes it: as long as that is so, failures count that are not in a row. So it is to be tried soon whether writes are
     /// taken again.
     pub(super) fn is_refusing_writes(&self) -> bool {

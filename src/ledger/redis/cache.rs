@@ -153,6 +153,11 @@ impl Cache {
         self.read().accounts.get(id).cloned()
     }
 
+    /// The names of the accounts that this process has had to do with.
+    pub(super) fn account_names(&self) -> Vec<AccountId> {
+        self.read().accounts.keys().cloned().collect()
+    }
+
     /// Forgets one key.
     pub(super) fn forget_key(&self, digest: &KeyDigest) {
         let mut known = self.write();

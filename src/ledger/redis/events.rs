@@ -3,22 +3,29 @@
 //!
 //! Whoever raises one publishes where, and every gateway hears it: a claim then looks only there. What nobody heard is found by looking
 //! through all accounts, at the first claim, when the subscription was away, and now and then.
+//!
+//! A server that does not answer holds up no event of another's: what is claimed or counted without it says so, and where it was not looked, it
+//! is looked once it answers.
 
+mod expiring;
+mod missed;
 mod read;
 
+use std::collections::HashMap;
 use std::sync::atomic::Ordering;
-use std::time::Duration;
 
 use futures::future::{join_all, try_join};
 use redis::Value;
 
+use self::missed::Missed;
 use super::account::account_keys;
-use super::admission_breaker::millis;
 use super::link::Link;
 use super::open_places::Place;
 use super::reply;
 use super::script::{self, PREFIX};
-use super::shared::Shared;
+use super::shards::{Of, Shard};
+use super::shared::{Shared, accounts_key};
+use super::slots::slot_of;
 use crate::ledger::StoreError;
 use crate::ledger::admin::events::{Delivery, Event, EventCount, EventOp, next_due};
 use crate::ledger::admin::{AdminError, AdminReply};
@@ -31,12 +38,12 @@ impl Shared {
         match op {
             EventOp::Raise(event) => {
                 self.raise(link, &event).await?;
-                Ok(AdminReply::Events { events: vec![event] })
+                Ok(AdminReply::Events {
+                    events: vec![event],
+                    missed: None,
+                })
             }
-            EventOp::Claim { limit, lease_ms } => {
-                let events = self.claim(link, limit.clamp(1, CLAIMED_MAX), lease_ms.max(0)).await?;
-                Ok(AdminReply::Events { events })
-            }
+            EventOp::Claim { limit, lease_ms } => self.claim(link, limit.clamp(1, CLAIMED_MAX), lease_ms.max(0)).await,
             EventOp::Settle {
                 id,
                 account,
@@ -74,8 +81,9 @@ impl Shared {
         }
     }
 
-    async fn claim(&self, link: &Link, limit: u32, lease_ms: i64) -> Result<Vec<Event>, AdminError> {
-        self.search(link).await?;
+    async fn claim(&self, link: &Link, limit: u32, lease_ms: i64) -> Result<AdminReply, AdminError> {
+        let mut missed = Missed::default();
+        self.search(link, &mut missed).await;
         let limit = usize::try_from(limit).unwrap_or(usize::MAX);
         let mut claimed = Vec::new();
         for place in self.events.due_at(self.redis_now()) {
@@ -83,9 +91,16 @@ impl Shared {
             if left == 0 {
                 break;
             }
-            self.claim_at(link, place, (left, lease_ms), &mut claimed).await?;
+            let shard = self.shard_of(&place);
+            if missed.is_silent(&shard) {
+                continue;
+            }
+            let all = (&mut claimed, &mut missed);
+            if let Err(error) = self.claim_at(link, place, (left, lease_ms), all).await {
+                missed.note_at(&shard, error);
+            }
         }
-        Ok(claimed)
+        Ok(events::claimed(claimed, missed.why())?)
     }
 
     async fn claim_at(
@@ -93,15 +108,15 @@ impl Shared {
         link: &Link,
         place: Place,
         (most, lease_ms): (usize, i64),
-        claimed: &mut Vec<Event>,
-    ) -> Result<(), AdminError> {
+        (claimed, missed): (&mut Vec<Event>, &mut Missed),
+    ) -> Result<(), StoreError> {
         let key = key_of(place.as_ref());
         // What is raised from here on is heard, and looked for again.
         self.events.lock().remove(&place);
         let (now, lease, most) = (self.now_text(), lease_ms.to_string(), most.to_string());
         let arguments = [now.as_str(), &lease, &most];
         let answered = self.run_script(link, &script::EVENT_CLAIM, &[&key], &arguments).await;
-        let read = answered.and_then(|value| read::claimed(&value, place.as_ref(), claimed));
+        let read = answered.and_then(|value| read::claimed(&value, place.as_ref(), claimed, missed));
         match read {
             Ok((next, dropped)) => {
                 // Where nothing is open any more, nobody asks for it again.
@@ -112,7 +127,7 @@ impl Shared {
             }
             Err(error) => {
                 self.events.due(place, Timestamp(0));
-                return Err(error.into());
+                return Err(error);
             }
         }
         Ok(())
@@ -143,104 +158,122 @@ impl Shared {
         Ok(())
     }
 
-    /// One gateway of many looks at all keys.
-    async fn raise_expiring(&self, link: &Link) -> Result<(), AdminError> {
-        let mut turn = redis::cmd("SET");
-        turn.arg(format!("{PREFIX}events:keys")).arg("1").arg("NX").arg("PX");
-        turn.arg(millis(KEYS_EVERY));
-        if self.command(link, turn).await? == Value::Nil {
-            return Ok(());
-        }
-        let now = self.time(link).await?;
-        for some in self.read_names(link).await?.chunks(AT_ONCE) {
-            let looks = some.iter().map(async |account| {
-                for key in self.keys_of(link, account).await? {
-                    if let Some(event) = events::expiring(&key, now) {
-                        self.raise(link, &event).await?;
-                    }
-                }
-                Ok::<_, AdminError>(())
-            });
-            for looked in join_all(looks).await {
-                match looked {
-                    // A name that was taken, and whose account was never made.
-                    Ok(()) | Err(AdminError::NoAccount(_)) => {}
-                    Err(error) => return Err(error),
-                }
-            }
-        }
-        Ok(())
-    }
-
     async fn count_events(&self, link: &Link) -> Result<EventCount, AdminError> {
-        self.search(link).await?;
+        let mut missed = Missed::default();
+        self.search(link, &mut missed).await;
         let places: Vec<Place> = self.events.lock().keys().cloned().collect();
-        let mut all = EventCount::default();
+        let (before, mut counted) = (self.events.counted(), HashMap::new());
+        let (mut all, mut is_answered) = (EventCount::default(), false);
         for some in places.chunks(AT_ONCE) {
-            let counts = some.iter().map(async |place| {
-                let key = key_of(place.as_ref());
-                let count = self.run_script(link, &script::EVENT_COUNT, &[&key], &[]).await?;
-                let count = read::count(&count)?;
-                self.events.note_dropped(place, count.dropped);
-                Ok::<_, StoreError>(count)
-            });
-            for count in join_all(counts).await {
-                let count = count?;
+            let counts = join_all(some.iter().map(|place| self.count_at(link, place))).await;
+            for (place, count) in some.iter().zip(counts) {
+                let count = match count {
+                    Ok(count) => {
+                        is_answered = true;
+                        count
+                    }
+                    Err(error) => {
+                        missed.note(error);
+                        before.get(place).copied().unwrap_or_default()
+                    }
+                };
                 all.open = all.open.saturating_add(count.open);
                 all.oldest = [all.oldest, count.oldest].into_iter().flatten().min();
+                if count.open > 0 {
+                    counted.insert(place.clone(), count);
+                }
             }
+        }
+        self.events.set_counted(counted);
+        match missed.why() {
+            Some(why) if !is_answered => return Err(why.into()),
+            missed => all.is_partial = missed.is_some(),
         }
         all.dropped = self.events.dropped();
         Ok(all)
     }
 
-    /// Looks through all accounts for open events, and for how many were dropped, if that was not done lately.
-    async fn search(&self, link: &Link) -> Result<(), AdminError> {
-        let now_ms = self.now_ms().max(1);
-        let searched_ms = self.events.searched_ms.load(Ordering::Relaxed);
-        if searched_ms != 0 && now_ms.saturating_sub(searched_ms) < self.events.search_every_ms() {
-            return Ok(());
-        }
-        // First: what is doubted meanwhile is searched for again.
-        self.events.searched_ms.store(now_ms, Ordering::Relaxed);
-        let searched = self.search_all(link).await;
-        if searched.is_err() {
-            self.events.doubt();
-        }
-        Ok(searched?)
+    async fn count_at(&self, link: &Link, place: &Place) -> Result<EventCount, StoreError> {
+        let key = key_of(place.as_ref());
+        let count = self.run_script(link, &script::EVENT_COUNT, &[&key], &[]).await?;
+        let count = read::count(&count)?;
+        self.events.note_dropped(place, count.dropped);
+        Ok(count)
     }
 
-    async fn search_all(&self, link: &Link) -> Result<(), StoreError> {
-        let asks_dropped = self.events.asks_dropped(self.now_ms());
-        let names = self.read_names(link).await?;
-        let places: Vec<Place> = [None].into_iter().chain(names.into_iter().map(Some)).collect();
-        for some in places.chunks(AT_ONCE) {
-            let looks = some.iter().map(async |place| {
-                let key = key_of(place.as_ref());
-                let mut open = redis::cmd("HSTRLEN");
-                open.arg(&key).arg("uei");
-                let mut dropped = redis::cmd("HGET");
-                dropped.arg(&key).arg("ued");
-                let asked = async {
-                    match asks_dropped {
-                        true => self.command(link, dropped).await,
-                        false => Ok(Value::Nil),
-                    }
-                };
-                let (open, dropped) = try_join(self.command(link, open), asked).await?;
-                if dropped != Value::Nil {
-                    self.events.note_dropped(place, read::number(&dropped)?);
+    /// Looks for open events, and for how many were dropped: through all accounts if that was not done lately, and else where nobody answered
+    /// then.
+    async fn search(&self, link: &Link, missed: &mut Missed) {
+        let now_ms = self.now_ms().max(1);
+        let is_due = self.events.is_search_due(now_ms);
+        // What is left of an earlier search is asked for all that it was.
+        let is_left = self.events.lacks_names() || self.events.has_unsearched();
+        if is_due || self.events.lacks_names() {
+            if is_due {
+                // First: what is doubted meanwhile is searched for again.
+                self.events.searched_ms.store(now_ms, Ordering::Relaxed);
+            }
+            // Until they are read, also where whoever asks gives up.
+            self.events.set_lacks_names(true);
+            match self.read_names(link).await {
+                Ok(names) => {
+                    self.events.to_search(names);
+                    self.events.set_lacks_names(false);
                 }
-                let length = reply::integer(&open)?;
-                Ok::<_, StoreError>((length > 0).then(|| place.clone()))
-            });
-            for place in join_all(looks).await {
-                if let Some(place) = place? {
-                    self.events.due(place, Timestamp(0));
+                Err(error) => {
+                    missed.note_at(&self.shard_of_key(&accounts_key()), error);
+                    if is_due {
+                        self.events.to_search(self.cache.account_names());
+                    }
                 }
             }
         }
-        Ok(())
+        let places = self.events.unsearched();
+        let asks_dropped = !places.is_empty() && (is_left || self.events.asks_dropped(now_ms));
+        for some in places.chunks(AT_ONCE) {
+            let is_asked = |place: &&Place| !missed.is_silent(&self.shard_of(place));
+            let asked: Vec<&Place> = some.iter().filter(is_asked).collect();
+            let looked = join_all(asked.iter().map(|place| self.look_at(link, place, asks_dropped))).await;
+            for (place, looked) in asked.into_iter().zip(looked) {
+                match looked {
+                    Ok(is_open) => {
+                        if is_open {
+                            self.events.due(place.clone(), Timestamp(0));
+                        }
+                        self.events.searched(place);
+                    }
+                    Err(error) => missed.note_at(&self.shard_of(place), error),
+                }
+            }
+        }
+    }
+
+    /// Whether events are open there. Notes how many were dropped, where that is asked.
+    async fn look_at(&self, link: &Link, place: &Place, asks_dropped: bool) -> Result<bool, StoreError> {
+        let key = key_of(place.as_ref());
+        let mut open = redis::cmd("HSTRLEN");
+        open.arg(&key).arg("uei");
+        let mut dropped = redis::cmd("HGET");
+        dropped.arg(&key).arg("ued");
+        let asked = async {
+            match asks_dropped {
+                true => self.command(link, dropped).await,
+                false => Ok(Value::Nil),
+            }
+        };
+        let (open, dropped) = try_join(self.command(link, open), asked).await?;
+        if dropped != Value::Nil {
+            self.events.note_dropped(place, read::number(&dropped)?);
+        }
+        Ok(reply::integer(&open)? > 0)
+    }
+
+    fn shard_of(&self, place: &Place) -> Of<'_, Shard> {
+        self.shard_of_key(&key_of(place.as_ref()))
+    }
+
+    fn shard_of_key(&self, key: &str) -> Of<'_, Shard> {
+        self.shards.of_slot(slot_of(key.as_bytes()))
     }
 }
 
@@ -259,7 +292,5 @@ fn key_of(account: Option<&AccountId>) -> String {
     }
 }
 
-/// How often one of all gateways looks at all keys: a little more often than each of them wants to.
-const KEYS_EVERY: Duration = Duration::from_secs(3_500);
 /// Accounts that are looked at at once.
 const AT_ONCE: usize = 500;

@@ -58,7 +58,7 @@ impl Shared {
     }
 
     /// A key's record, and the same as it is kept.
-    async fn record_of(&self, link: &Link, digest: &KeyDigest) -> Result<(KeyRecord, String), AdminError> {
+    pub(super) async fn record_of(&self, link: &Link, digest: &KeyDigest) -> Result<(KeyRecord, String), AdminError> {
         let mut command = redis::cmd("HMGET");
         command.arg(key_name(digest)).arg("record").arg("revoked");
         let read: Value = self.command(link, command).await?;

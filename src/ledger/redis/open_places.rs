@@ -1,12 +1,13 @@
 //! Where this gateway has heard of events that are still to be told.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use super::admission_breaker::millis;
 use super::script::PREFIX;
+use crate::ledger::admin::events::EventCount;
 use crate::pure::ids::AccountId;
 use crate::pure::time::Timestamp;
 
@@ -17,6 +18,12 @@ pub(super) struct OpenPlaces {
     places: Mutex<HashMap<Place, Timestamp>>,
     /// How many events were dropped there, as it was last heard, also where none is open any more: at most [`DROPPED_PLACES_MAX`] places.
     dropped: Mutex<HashMap<Place, u64>>,
+    /// Where it is yet to be looked for events.
+    unsearched: Mutex<BTreeSet<Place>>,
+    /// The names of all accounts were to be read for that, and could not be.
+    lacks_names: AtomicBool,
+    /// Where events were open as they were counted last, and how many.
+    counted: Mutex<Arc<HashMap<Place, EventCount>>>,
     /// When all accounts were looked through, and 0 when they are to be.
     pub(super) searched_ms: AtomicU64,
     /// When all accounts were asked how many were dropped.
@@ -43,6 +50,53 @@ impl OpenPlaces {
     /// Whether it is heard where events are raised.
     pub(super) fn hears(&self, hears: bool) {
         self.is_deaf.store(!hears, Ordering::Relaxed);
+    }
+
+    /// Whether all accounts are to be looked through.
+    pub(super) fn is_search_due(&self, now_ms: u64) -> bool {
+        let searched_ms = self.searched_ms.load(Ordering::Relaxed);
+        searched_ms == 0 || now_ms.saturating_sub(searched_ms) >= self.search_every_ms()
+    }
+
+    /// It is to be looked for events of these accounts, and for those about none.
+    pub(super) fn to_search(&self, accounts: Vec<AccountId>) {
+        let places = [None].into_iter().chain(accounts.into_iter().map(Some));
+        self.lock_unsearched().extend(places);
+    }
+
+    /// Where it is yet to be looked.
+    pub(super) fn unsearched(&self) -> Vec<Place> {
+        self.lock_unsearched().iter().cloned().collect()
+    }
+
+    pub(super) fn has_unsearched(&self) -> bool {
+        !self.lock_unsearched().is_empty()
+    }
+
+    /// It was looked there.
+    pub(super) fn searched(&self, place: &Place) {
+        self.lock_unsearched().remove(place);
+    }
+
+    fn lock_unsearched(&self) -> MutexGuard<'_, BTreeSet<Place>> {
+        self.unsearched.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn lacks_names(&self) -> bool {
+        self.lacks_names.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn set_lacks_names(&self, lacks: bool) {
+        self.lacks_names.store(lacks, Ordering::Relaxed);
+    }
+
+    /// Where events were open as they were counted last.
+    pub(super) fn counted(&self) -> Arc<HashMap<Place, EventCount>> {
+        Arc::clone(&self.counted.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    pub(super) fn set_counted(&self, counted: HashMap<Place, EventCount>) {
+        *self.counted.lock().unwrap_or_else(PoisonError::into_inner) = Arc::new(counted);
     }
 
     pub(super) fn search_every_ms(&self) -> u64 {

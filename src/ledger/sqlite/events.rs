@@ -210,14 +210,15 @@ impl Database {
         self.durably(|t| new.into_iter().try_for_each(|event| raise_new(t, event, now)))
     }
 
-    /// Events that are due and not claimed, oldest due first; behind them those that a clock which was ahead has put off.
+    /// Events that are due and not claimed, oldest due first; behind them those that a clock which was ahead has put off. One that cannot be
+    /// read is passed over, and beside them is why.
     pub(in crate::ledger) fn due_events(
         &self,
         now: Timestamp,
         limit: usize,
         is_claimed: impl Fn(&str) -> bool,
-    ) -> Result<Vec<Event>, StoreError> {
-        let mut due = Vec::new();
+    ) -> Result<(Vec<Event>, Option<StoreError>), StoreError> {
+        let (mut due, mut unreadable) = (Vec::new(), None);
         for (is_due, than) in [("due <= ?1", now), ("due > ?1", now.plus_millis(DUE_WITHIN_MS))] {
             let mut statement = self.connection.prepare_cached(&format!(
                 "SELECT id, kind, at, account, data, deliveries FROM events WHERE {is_due} ORDER BY due, rowid",
@@ -228,12 +229,18 @@ impl Database {
                 && let Some(row) = rows.next()?
             {
                 let id: String = row.get(0)?;
-                if !is_claimed(&id) {
-                    due.push(event(row)?);
+                if is_claimed(&id) {
+                    continue;
+                }
+                match event(row) {
+                    Ok(event) => due.push(event),
+                    Err(error) => {
+                        unreadable.get_or_insert_with(|| corrupt(format!("the event {id}: {error}")));
+                    }
                 }
             }
         }
-        Ok(due)
+        Ok((due, unreadable))
     }
 
     /// Whether something is still to be told.
@@ -293,6 +300,7 @@ impl Reader {
             open: u64::try_from(open).map_err(corrupt)?,
             oldest: oldest.map(Timestamp),
             dropped: u64::try_from(dropped.unwrap_or(0)).map_err(corrupt)?,
+            is_partial: false,
         })
     }
 }

@@ -9,6 +9,7 @@ mod message;
 mod receiver;
 mod send;
 mod telling;
+mod unclaimed;
 mod watch;
 
 use std::collections::HashMap;
@@ -23,13 +24,14 @@ use tokio::task::JoinSet;
 use self::ledger_time::LedgerTime;
 use self::receiver::Receiver;
 use self::telling::{LEASE_MS, Telling};
+use self::unclaimed::Unclaimed;
 use self::watch::Watch;
 use crate::clock::{Clock, monotonic};
 use crate::config::Webhook;
 use crate::failpoints::point;
 use crate::gateway::snapshot::Snapshot;
 use crate::ledger::Ledger;
-use crate::ledger::admin::events::{Delivery, Event, EventKind, EventOp};
+use crate::ledger::admin::events::{Delivery, Event, EventCount, EventKind, EventOp};
 use crate::ledger::admin::{AdminError, AdminOp, AdminReply};
 use crate::telemetry::Telemetry;
 use crate::telemetry::deliveries::DeliveryOutcome;
@@ -51,6 +53,8 @@ pub(crate) struct Dispatcher {
     pub(crate) receivers: HashMap<String, Arc<Receiver>>,
     /// Nothing more is claimed, and nobody is told again.
     pub(crate) stops: Arc<AtomicBool>,
+    /// When it was said last that events cannot be claimed.
+    pub(crate) unclaimed: Unclaimed,
 }
 
 impl Webhooks {
@@ -73,6 +77,7 @@ impl Webhooks {
             telemetry: Arc::clone(telemetry),
             receivers: HashMap::new(),
             stops: Arc::clone(&stops),
+            unclaimed: Unclaimed::default(),
         };
         let work = move || {
             runtime.block_on(dispatcher.run());
@@ -141,9 +146,14 @@ impl Dispatcher {
         };
         let lease_ms = LEASE_MS;
         let events = match self.run_op(EventOp::Claim { limit, lease_ms }).await {
-            Ok(AdminReply::Events { events }) => events,
+            Ok(AdminReply::Events { events, missed }) => {
+                if let Some(why) = missed {
+                    self.unclaimed.tell(monotonic(), "some", &why);
+                }
+                events
+            }
             Ok(_) => return log::error!("a claim of events has an answer of another kind"),
-            Err(error) => return log::debug!("events cannot be claimed: {error}"),
+            Err(error) => return self.unclaimed.tell(monotonic(), "all", &error),
         };
         point("webhook-claim", "after");
         for event in events {
@@ -217,8 +227,17 @@ impl Dispatcher {
     async fn count(&self) {
         match self.run_op(EventOp::Count).await {
             Ok(AdminReply::EventCount(count)) => {
-                let oldest = count.oldest.map(|at| at.0);
-                let dropped = self.telemetry.deliveries.looked(count.open, oldest, count.dropped);
+                let EventCount {
+                    open,
+                    oldest,
+                    dropped,
+                    is_partial,
+                } = count;
+                let (deliveries, oldest) = (&self.telemetry.deliveries, oldest.map(|at| at.0));
+                let dropped = match is_partial {
+                    true => deliveries.looked_in_part(open, oldest, dropped),
+                    false => deliveries.looked(open, oldest, dropped),
+                };
                 if dropped > 0 {
                     log::error!(
                         "{dropped} events were dropped before any webhook had them: too many were open, or they were too old"

@@ -173,6 +173,7 @@ impl Teller {
             telemetry: Arc::new(Telemetry::default()),
             receivers: HashMap::new(),
             stops: Arc::default(),
+            unclaimed: Unclaimed::default(),
         };
         Teller { ledger, dispatcher }
     }

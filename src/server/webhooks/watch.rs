@@ -31,7 +31,7 @@ impl Watch {
         if self.keys_at.is_none_or(|at| at.elapsed() >= KEYS_EVERY) {
             self.keys_at = Some(monotonic());
             if let Err(error) = ledger.run(AdminOp::Event(EventOp::RaiseExpiring)).await {
-                log::warn!("keys that expire cannot be looked for: {error}");
+                log::warn!("keys that expire cannot be looked for, or not all of them: {error}");
             }
         }
     }

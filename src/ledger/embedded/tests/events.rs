@@ -20,7 +20,7 @@ fn claim(store: &Embedded) -> Vec<Event> {
         lease_ms: LEASE_MS,
     };
     match store.run_blocking(AdminOp::Event(op)).unwrap() {
-        AdminReply::Events { events } => events,
+        AdminReply::Events { events, .. } => events,
         other => panic!("{other:?}"),
     }
 }

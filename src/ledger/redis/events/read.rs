@@ -3,6 +3,7 @@
 use redis::Value;
 use serde_json::Value as Json;
 
+use super::missed::Missed;
 use crate::ledger::StoreError;
 use crate::ledger::admin::credits::CreditKind;
 use crate::ledger::admin::events::{Event, EventCount, EventKind};
@@ -12,11 +13,12 @@ use crate::pure::ids::AccountId;
 use crate::pure::money::Credits;
 use crate::pure::time::{Month, Timestamp};
 
-/// What was claimed; says when the next is due, and how many were dropped there.
+/// What was claimed; says when the next is due, and how many were dropped there. An event that cannot be read is missed, and keeps back no other.
 pub(super) fn claimed(
     value: &Value,
     account: Option<&AccountId>,
     claimed: &mut Vec<Event>,
+    missed: &mut Missed,
 ) -> Result<(Option<Timestamp>, u64), StoreError> {
     let [next, list, dropped, now] = reply::list(value)? else {
         return Err(corrupt("a claim has other parts than it should"));
@@ -25,20 +27,34 @@ pub(super) fn claimed(
     let at = EventTimes { clock: now, known: now };
     for part in reply::list(list)?.chunks_exact(3) {
         let [id, text, deliveries] = part else { continue };
-        let (id, text, deliveries) = (reply::text(id)?, reply::text(text)?, reply::text(deliveries)?);
-        let mut event = event(id, text, account)?;
-        if !deliveries.is_empty() {
-            let read = serde_json::from_str(deliveries);
-            event.deliveries = read.map_err(|error| StoreError::Corrupt(format!("an event's deliveries: {error}")))?;
+        match open_event([id, text, deliveries], account) {
+            Ok(mut event) => {
+                event.claimed_at(at);
+                claimed.push(event);
+            }
+            Err(error) => missed.note(corrupt(&format!(
+                "the event {}: {error}",
+                reply::text(id).unwrap_or_default()
+            ))),
         }
-        event.claimed_at(at);
-        claimed.push(event);
     }
     let next = match reply::text(next)? {
         "" => None,
         next => Some(Timestamp(reply::number(Some(next))?)),
     };
     Ok((next, number(dropped)?))
+}
+
+/// An event, with who is still to be told.
+fn open_event(parts: [&Value; 3], account: Option<&AccountId>) -> Result<Event, StoreError> {
+    let [id, text, deliveries] = parts.map(reply::text);
+    let (id, text, deliveries) = (id?, text?, deliveries?);
+    let mut event = event(id, text, account)?;
+    if !deliveries.is_empty() {
+        let read = serde_json::from_str(deliveries);
+        event.deliveries = read.map_err(|error| StoreError::Corrupt(format!("an event's deliveries: {error}")))?;
+    }
+    Ok(event)
 }
 
 pub(super) fn count(value: &Value) -> Result<EventCount, StoreError> {
@@ -52,6 +68,7 @@ pub(super) fn count(value: &Value) -> Result<EventCount, StoreError> {
             at => Some(Timestamp(reply::number(Some(at))?)),
         },
         dropped: number(dropped)?,
+        is_partial: false,
     })
 }
 

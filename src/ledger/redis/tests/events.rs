@@ -1,15 +1,20 @@
 //! Events for webhooks, with several gateways on one Redis.
 
+use std::collections::BTreeMap;
+
 use futures::future::join_all;
 
-use super::{RedisLedger, node, on_node, patient, request};
+use super::{RedisLedger, brisk, node, on_node, patient, request};
+use crate::ledger::Ledger;
 use crate::ledger::admin::accounts::AccountOp;
-use crate::ledger::admin::events::{EventKind, EventOp};
-use crate::ledger::admin::{AdminOp, AdminReply};
+use crate::ledger::admin::events::{Event, EventKind, EventOp};
+use crate::ledger::admin::{AdminError, AdminOp, AdminReply};
 use crate::ledger::terms::TermsChange;
 use crate::ledger::tests::cases::events::told;
+use crate::ledger::tests::redis_group::RedisCluster;
 use crate::ledger::tests::redis_server::{RedisServer, until};
-use crate::ledger::tests::rig::{audit_is_clean, block_on, caller_of, credits, debit, on_workers, run};
+use crate::ledger::tests::rig::{audit_is_clean, block_on, caller_of, credits, debit, key_create, on_workers, run};
+use crate::pure::ids::{ApiKey, KeyDigest, KeyId};
 use crate::pure::limits::LimitOverrides;
 
 impl RedisLedger {
@@ -64,7 +69,7 @@ fn an_event_is_heard_of_and_claimed_once() {
             lease_ms: 60_000,
         };
         match run(&nodes[node], AdminOp::Event(op)).unwrap() {
-            AdminReply::Events { events } => events,
+            AdminReply::Events { events, .. } => events,
             other => panic!("{other:?}"),
         }
     };
@@ -99,7 +104,7 @@ fn a_gateway_that_comes_later_finds_the_events_that_are_open() {
         limit: 10,
         lease_ms: 60_000,
     };
-    let AdminReply::Events { events } = run(&later, AdminOp::Event(op)).unwrap() else {
+    let AdminReply::Events { events, .. } = run(&later, AdminOp::Event(op)).unwrap() else {
         panic!("no events");
     };
     let mut accounts: Vec<String> = events
@@ -122,7 +127,7 @@ fn all_accounts_are_looked_through_once_and_again_where_something_may_have_been_
             lease_ms: 60_000,
         });
         match block_on(async { shared.execute(&shared.link(), op).await }).unwrap() {
-            AdminReply::Events { events } => events.len(),
+            AdminReply::Events { events, .. } => events.len(),
             other => panic!("{other:?}"),
         }
     };
@@ -132,4 +137,159 @@ fn all_accounts_are_looked_through_once_and_again_where_something_may_have_been_
     assert_eq!(claimed(), 0, "all accounts were looked through a moment ago");
     shared.events.doubt();
     assert_eq!(claimed(), 1);
+}
+
+/// What is claimed for a second, and whether all of the ledger said what it has.
+fn claim_what_answers(ledger: &Ledger) -> (Vec<Event>, bool) {
+    let op = EventOp::Claim {
+        limit: 10,
+        lease_ms: 1_000,
+    };
+    match run(ledger, AdminOp::Event(op)) {
+        Ok(AdminReply::Events { events, missed }) => (events, missed.is_none()),
+        Err(AdminError::Store(_)) => (Vec::new(), false),
+        other => panic!("{other:?}"),
+    }
+}
+
+/// How many are open, and whether that is all of them. None where nothing said so.
+fn count_what_answers(ledger: &Ledger) -> Option<(u64, bool)> {
+    match run(ledger, AdminOp::Event(EventOp::Count)) {
+        Ok(AdminReply::EventCount(count)) => Some((count.open, !count.is_partial)),
+        Err(AdminError::Store(_)) => None,
+        other => panic!("{other:?}"),
+    }
+}
+
+/// A cluster with an account at each master, each of which has an event, and a master that falls silent: events of the others are claimed and
+/// settled, and its own once it is back. `known`: how many are counted while it is silent, where all were counted before, or none.
+fn a_master_is_silent(silent: impl FnOnce(&RedisCluster) -> usize, is_counted_before: bool, known: u64) {
+    let cluster = RedisCluster::start();
+    cluster.serve_what_is_left();
+    let silent = silent(&cluster);
+    let ledger = Ledger::Redis(RedisLedger::connect(&cluster.url(), brisk()).unwrap());
+    let mut masters = BTreeMap::new();
+    for master in 0..3 {
+        let mut names = (0..).map(|n| format!("account-{n}"));
+        let name = names.find(|name| cluster.master_of(name) == master).unwrap();
+        caller_of(&ledger, &name, "1", LimitOverrides::default());
+        masters.insert(name, master);
+    }
+    let master_of = |event: &Event| masters[event.account.as_ref().unwrap().as_str()];
+    if is_counted_before {
+        until("all are counted", || count_what_answers(&ledger) == Some((3, true)));
+    }
+    cluster.master(silent).freeze();
+    let mut claimed = BTreeMap::new();
+    until("those of the others are claimed", || {
+        let (events, is_whole) = claim_what_answers(&ledger);
+        assert!(!is_whole, "a part of the ledger is silent");
+        claimed.extend(events.into_iter().map(|event| (event.id.clone(), event)));
+        claimed.len() == 2
+    });
+    assert!(claimed.values().all(|event| master_of(event) != silent));
+    until("what is known is counted", || {
+        count_what_answers(&ledger) == Some((known, false))
+    });
+    for event in claimed.into_values() {
+        let op = EventOp::Settle {
+            id: event.id,
+            account: event.account,
+            deliveries: Vec::new(),
+        };
+        until("it is settled", || {
+            run(&ledger, AdminOp::Event(op.clone())) == Ok(AdminReply::Done)
+        });
+    }
+    cluster.master(silent).thaw();
+    let mut claimed = Vec::new();
+    until("its own comes when it is back, and nothing is missed any more", || {
+        let (events, is_whole) = claim_what_answers(&ledger);
+        claimed.extend(events);
+        !claimed.is_empty() && is_whole
+    });
+    assert!(claimed.iter().all(|event| master_of(event) == silent));
+    until("it alone is open", || count_what_answers(&ledger) == Some((1, true)));
+}
+
+#[test]
+fn a_silent_master_holds_up_no_event_of_the_others() {
+    let has_no_names = |cluster: &RedisCluster| (cluster.first_owner(cluster.slot("tg1:accounts")) + 1) % 3;
+    a_master_is_silent(has_no_names, true, 3);
+}
+
+/// The ledger has not looked for any event before.
+#[test]
+fn the_master_that_has_the_names_of_all_accounts_holds_up_no_event_of_the_others() {
+    let has_names = |cluster: &RedisCluster| cluster.first_owner(cluster.slot("tg1:accounts"));
+    a_master_is_silent(has_names, false, 2);
+}
+
+/// One that a later version has raised, for example.
+#[test]
+fn an_event_that_cannot_be_read_is_named_and_holds_up_no_other() {
+    let server = RedisServer::start();
+    let ledger = node(&server, patient());
+    for name in ["acme", "beta"] {
+        caller_of(&ledger, name, "1", LimitOverrides::default());
+    }
+    let ids = server.ask("HGET tg1:{acme} uei");
+    let id = ids[1].trim();
+    server.ask(&format!("HSET tg1:{{acme}} ue{id} \"0 another.kind 1 1\""));
+    let op = EventOp::Claim {
+        limit: 10,
+        lease_ms: 60_000,
+    };
+    let (events, missed) = match run(&ledger, AdminOp::Event(op)).unwrap() {
+        AdminReply::Events { events, missed } => (events, missed.unwrap()),
+        other => panic!("{other:?}"),
+    };
+    assert!(missed.contains(id), "{missed}");
+    let accounts: Vec<&str> = events
+        .iter()
+        .map(|event| event.account.as_ref().unwrap().as_str())
+        .collect();
+    assert_eq!(accounts, ["beta"]);
+}
+
+/// Records that no version has written, one that is gone, and a digest that is none.
+#[test]
+fn a_key_that_cannot_be_read_is_named_and_keeps_no_other_from_being_told() {
+    let server = RedisServer::start();
+    let ledger = node(&server, patient());
+    let caller = caller_of(&ledger, "acme", "1", LimitOverrides::default());
+    told(&ledger, &caller);
+    let digests = [101u8, 102, 103, 104, 105].map(|byte| ApiKey::from_random("tg_", [byte; 32]).digest());
+    for digest in &digests {
+        let mut create = key_create("acme", digest);
+        if let AdminOp::KeyCreate { expires_in_ms, .. } = &mut create {
+            *expires_in_ms = Some(3 * 86_400_000);
+        }
+        run(&ledger, create).unwrap();
+    }
+    let [text, no_hash, gone, sound, other] = digests;
+    let name = |digest: &KeyDigest| format!("tg1:key:{}", digest.to_hex());
+    server.ask(&format!("HSET {} record broken", name(&text)));
+    server.ask(&format!("DEL {} {}", name(&no_hash), name(&gone)));
+    server.ask(&format!("SET {} broken", name(&no_hash)));
+    server.ask("SADD tg1:{acme}:keys broken");
+    let refused = run(&ledger, AdminOp::Event(EventOp::RaiseExpiring))
+        .unwrap_err()
+        .to_string();
+    for broken in [text, no_hash, gone] {
+        assert!(refused.contains(KeyId::of(&broken).as_str()), "{refused}");
+        assert!(!refused.contains(&broken.to_hex()), "{refused}");
+    }
+    assert!(refused.contains("passed over 4"), "{refused}");
+    let mut keys: Vec<String> = told(&ledger, &caller)
+        .iter()
+        .map(|event| {
+            assert_eq!(event.kind, EventKind::KeyExpiring);
+            event.data["key"].as_str().unwrap().to_owned()
+        })
+        .collect();
+    keys.sort();
+    let mut expected = [sound, other].map(|digest| KeyId::of(&digest).as_str().to_owned());
+    expected.sort();
+    assert_eq!(keys, expected);
 }

@@ -36,7 +36,7 @@ fn claim(ledger: &Ledger, limit: u32) -> Vec<Event> {
     }
     let lease_ms = LEASE_MS;
     match block_on(ledger.run(AdminOp::Event(EventOp::Claim { limit, lease_ms }))).unwrap() {
-        AdminReply::Events { events } => events,
+        AdminReply::Events { events, .. } => events,
         other => panic!("{other:?}"),
     }
 }

@@ -211,6 +211,8 @@ struct WebhooksShown<'c> {
     events_open: u64,
     oldest_event_at: Option<String>,
     events_dropped: u64,
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    events_partial: bool,
 }
 
 #[derive(Serialize)]
@@ -238,6 +240,7 @@ pub(in crate::server::operator) async fn webhooks(call: &Call<'_>) -> Result<Ans
         events_open: count.open,
         oldest_event_at: count.oldest.map(|at| at.to_string()),
         events_dropped: count.dropped,
+        events_partial: count.is_partial,
     }))
 }
 
@@ -263,7 +266,7 @@ pub(in crate::server::operator) async fn test_webhook(call: &Call<'_>) -> Result
         ));
     }
     let events = expect(call.run(op).await?, |reply| match reply {
-        AdminReply::Events { events } => Some(events),
+        AdminReply::Events { events, .. } => Some(events),
         _ => None,
     })?;
     let ids = events.into_iter().map(|event| event.id);
