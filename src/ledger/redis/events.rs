@@ -233,7 +233,7 @@ impl Shared {
         for some in places.chunks(AT_ONCE) {
             let is_asked = |place: &&Place| !missed.is_silent(&self.shard_of(place));
             let asked: Vec<&Place> = some.iter().filter(is_asked).collect();
-            let looked = join_all(asked.iter().map(|place| self.look_at(link, place, asks_dropped))).await;
+            let looked = join_all(asked.iter().map(|place| self.search_place(link, place, asks_dropped))).await;
             for (place, looked) in asked.into_iter().zip(looked) {
                 match looked {
                     Ok(is_open) => {
@@ -249,7 +249,7 @@ impl Shared {
     }
 
     /// Whether events are open there. Notes how many were dropped, where that is asked.
-    async fn look_at(&self, link: &Link, place: &Place, asks_dropped: bool) -> Result<bool, StoreError> {
+    async fn search_place(&self, link: &Link, place: &Place, asks_dropped: bool) -> Result<bool, StoreError> {
         let key = key_of(place.as_ref());
         let mut open = redis::cmd("HSTRLEN");
         open.arg(&key).arg("uei");
