@@ -1,0 +1,172 @@
+//! How the owner answers, and what is asked again of the next one.
+
+use super::*;
+use crate::ledger::admin::Acted;
+use crate::ledger::admin::credits::{CreditKind, CreditPost};
+use crate::ledger::admin::operators::Actor;
+use crate::pure::operator::Role;
+
+/// What an owner with so many reads under way answers.
+fn answered(store: &Arc<Embedded>, under_way: usize, op: &AdminOp) -> Result<AdminReply, AdminError> {
+    let (asking, asked) = UnixStream::pair().unwrap();
+    let mut text = serde_json::to_vec(op).unwrap();
+    text.push(b'\n');
+    (&asking).write_all(&text).unwrap();
+    let reading = Arc::new(());
+    let reads: Vec<Arc<()>> = std::iter::repeat_n(Arc::clone(&reading), under_way).collect();
+    answer(asked, Arc::clone(store), &reading).unwrap();
+    let mut line = String::new();
+    BufReader::new(asking).read_line(&mut line).unwrap();
+    drop(reads);
+    serde_json::from_str(&line).unwrap()
+}
+
+#[test]
+fn reads_have_a_bound_and_acts_do_not_wait_for_them() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = Embedded::open(&folder.path().join("ledger.db"), Clock::System).unwrap();
+    let read = AdminOp::AccountList;
+    assert!(answered(&store, 0, &read).is_ok());
+    assert!(answered(&store, READS_MAX - 1, &read).is_ok());
+    let busy = Err(AdminError::Store("too much is read at once; ask again".to_owned()));
+    for under_way in [READS_MAX, READS_MAX + 1] {
+        assert_eq!(answered(&store, under_way, &read), busy);
+        let act = AdminOp::Maintenance { on: true };
+        assert_eq!(
+            answered(&store, under_way, &act),
+            Ok(AdminReply::Maintenance { on: true })
+        );
+    }
+}
+
+/// What a command is answered by an owner that gives these answers, none where it only hangs up, and then is gone; and how many commands
+/// that got.
+fn answered_by(
+    path: &Path,
+    op: &AdminOp,
+    answers: Vec<Option<Result<AdminReply, AdminError>>>,
+) -> (Result<AdminReply, AdminError>, usize) {
+    const NO_MORE: &str = "no more\n";
+    let mut listener = Some(UnixListener::bind(socket_path(path)).unwrap());
+    let answer_all = move || {
+        let last = answers.len();
+        for (number, answer) in (1..).zip(answers) {
+            let accept = || listener.as_ref().unwrap().accept().unwrap().0;
+            let (mut stream, mut line) = (accept(), String::new());
+            // A line that is empty is a probe.
+            while BufReader::new(&stream).read_line(&mut line).unwrap() == 0 {
+                stream = accept();
+            }
+            if line == NO_MORE {
+                return number - 1;
+            }
+            if number == last {
+                listener = None; // Whoever asks again finds nobody.
+            }
+            if let Some(answer) = answer {
+                tell(&stream, &answer).unwrap();
+            }
+        }
+        last
+    };
+    std::thread::scope(|scope| {
+        let owner = scope.spawn(answer_all);
+        let answer = LedgerAccess::to_embedded(path).unwrap().run(op.clone());
+        if let Ok(mut waits) = connect(&socket_path(path)) {
+            waits.write_all(NO_MORE.as_bytes()).unwrap();
+        }
+        let commands = owner.join().unwrap();
+        std::fs::remove_file(socket_path(path)).unwrap();
+        (answer, commands)
+    })
+}
+
+fn store_failed(why: &str) -> Result<AdminReply, AdminError> {
+    Err(AdminError::Store(why.to_owned()))
+}
+
+#[test]
+fn a_command_that_its_owner_has_not_begun_is_given_to_the_next_one() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("ledger.db");
+    let (act, read) = (AdminOp::Maintenance { on: true }, AdminOp::AccountList);
+    let done = || Ok(AdminReply::Maintenance { on: true });
+    let listed = || Ok(AdminReply::Accounts { accounts: Vec::new() });
+    let stopped = || Some(store_failed(STOPPED));
+    let answers = vec![stopped(), stopped(), Some(done())];
+    assert_eq!(answered_by(&path, &act, answers), (done(), 3));
+    let unread = store_failed(&StoreError::Unavailable(STOPPED.to_owned()).to_string());
+    let answers = vec![Some(unread), None, Some(listed())];
+    assert_eq!(answered_by(&path, &read, answers), (listed(), 3));
+    let busy = || store_failed("too much is read at once; ask again");
+    assert_eq!(answered_by(&path, &read, vec![Some(busy())]), (busy(), 1));
+    // Nobody has it any more: the command does.
+    drop(Embedded::open(&path, Clock::System).unwrap());
+    assert_eq!(answered_by(&path, &act, vec![stopped()]), (done(), 1));
+    assert_eq!(answered_by(&path, &read, vec![None]), (listed(), 1));
+    // But for what takes credit, which may be gone by what its calls have left in the journal.
+    let takes = AdminOp::Credit(CreditOp::Post(CreditPost {
+        account: "acme".parse().unwrap(),
+        amount: Credits::from_pico(-1),
+        reference: "typo".to_owned(),
+        kind: CreditKind::Correction,
+        note: None,
+        allow_negative: false,
+        as_available: false,
+        is_payment: false,
+    }));
+    let actor = Actor {
+        id: "cli".to_owned(),
+        name: "root".to_owned(),
+        role: Role::Admin,
+        address: None,
+    };
+    let act = AdminOp::By(Box::new(Acted { actor, op: takes }));
+    let stopped = || store_failed(STOPPED);
+    assert_eq!(answered_by(&path, &act, vec![Some(stopped())]), (stopped(), 1));
+}
+
+#[test]
+fn an_act_that_was_sent_and_not_answered_is_sent_once_and_said_to_be_unknown() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("ledger.db");
+    let act = AdminOp::Maintenance { on: true };
+    let (answer, commands) = answered_by(&path, &act, vec![None]);
+    let says =
+        "; it is not known whether it was done: look, and run it again where it was not; a reference counts once";
+    assert!(
+        matches!(&answer, Err(AdminError::Store(why)) if why.ends_with(says)),
+        "{answer:?}"
+    );
+    assert_eq!(commands, 1);
+}
+
+#[test]
+fn a_ledger_that_is_being_made_is_waited_for_and_one_that_is_not_there_is_not_made() {
+    let folder = tempfile::tempdir().unwrap();
+    let data = folder.path().join("data");
+    let path = data.join("ledger.db");
+    assert!(matches!(LedgerAccess::to_existing(&path), Ok(None)));
+    assert!(!data.exists());
+    std::fs::create_dir(&data).unwrap();
+    let lock = std::fs::File::create(path.with_extension("lock")).unwrap();
+    lock.lock().unwrap();
+    let refused = LedgerAccess::to_existing(&path);
+    assert!(matches!(refused, Err(StoreError::Owned(_))), "{refused:?}");
+    lock.unlock().unwrap();
+    assert!(matches!(LedgerAccess::to_existing(&path), Ok(None)));
+    drop(Embedded::open(&path, Clock::System).unwrap());
+    let found = LedgerAccess::to_existing(&path);
+    assert!(matches!(found, Ok(Some(LedgerAccess::Own(_)))), "{found:?}");
+}
+
+#[test]
+fn a_socket_that_cannot_be_removed_is_an_error() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("ledger.db");
+    let store = Embedded::open(&path, Clock::System).unwrap();
+    std::fs::create_dir_all(socket_path(&path).join("full")).unwrap();
+    let told = listen(&store).unwrap_err().to_string();
+    let begins = format!("cannot listen on the control socket {}", socket_path(&path).display());
+    assert!(told.contains(&begins) && told.contains("directory"), "{told}");
+}
