@@ -1,5 +1,5 @@
 //! What a command has just made whose secret stands in its answer alone: what revokes it, and what to do, where nobody can be given the answer.
-//! And what may have been made, where a gateway elsewhere was asked and its answer did not come.
+//! And what may have been made, where a gateway elsewhere was asked and its answer did not come, or is that its store failed.
 
 use crate::config::{Config, Store};
 use crate::ledger::admin::operators::OperatorOp;
@@ -53,9 +53,9 @@ pub(super) fn same(config: &Config) -> &'static str {
     }
 }
 
-/// What is said of a command that was sent to a gateway elsewhere and whose answer did not come; nothing of one that only reads. Of what it
-/// may have made nobody has the text.
-pub(super) fn in_doubt(op: &AdminOp) -> Option<String> {
+/// What is said of a command that was sent to a gateway elsewhere and may have been done, which `doubt` says; nothing of one that only reads.
+/// Of what it may have made nobody has the text.
+pub(super) fn in_doubt(op: &AdminOp, doubt: &str) -> Option<String> {
     let made = match op {
         AdminOp::KeyCreate { digest, account, .. } => KeyDigest::from_hex(digest).map(|digest| {
             let id = KeyId::of(&digest);
@@ -85,12 +85,14 @@ pub(super) fn in_doubt(op: &AdminOp) -> Option<String> {
         _ => None,
     };
     op.is_act().then(|| match made {
-        Some(made) => format!("{MAY_BE_DONE}; {made}, each with the same --operator"),
-        None => format!("{MAY_BE_DONE}: look before you run it again"),
+        Some(made) => format!("{doubt}; {made}, each with the same --operator"),
+        None => format!("{doubt}: look before you run it again"),
     })
 }
 
 /// What is said of each request that was sent and may have changed something.
 pub(super) const MAY_BE_DONE: &str = "the request was sent before that, so it may have been done";
+/// The same where the gateway answers that its store failed: some of those errors tell what is there.
+pub(super) const UNLESS_SAID: &str = "unless that says what came of it, it may have been done";
 /// What to do where all that is missing is another one.
 pub(super) const RUN_AGAIN: &str = "run the command again where its answer can be written";

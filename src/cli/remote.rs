@@ -17,11 +17,12 @@ use serde::de::DeserializeOwned;
 
 use super::arguments::EVERYWHERE;
 use super::failure::Failure;
-use super::made::{MAY_BE_DONE, in_doubt};
+use super::made::{MAY_BE_DONE, UNLESS_SAID, in_doubt};
 use crate::config::{BaseUrl, Config, RemoteGateway, environment};
 use crate::gateway::upstream::providers::read_ca;
 use crate::ledger::admin::{AdminError, AdminOp, AdminReply};
 use crate::net::error_text::ErrorText;
+use crate::pure::error::ApiError;
 
 /// Where commands go.
 #[derive(Clone, Debug, Args)]
@@ -87,12 +88,16 @@ fn address(text: &str) -> Result<BaseUrl, String> {
 /// Asks the ledger of a gateway elsewhere.
 pub(super) fn ask(gateway: &RemoteGateway, op: &AdminOp) -> Result<AdminReply, Failure> {
     let body = serde_json::to_vec(op)?;
-    let doubt = in_doubt(op);
+    let doubt = in_doubt(op, MAY_BE_DONE);
     let doubt = doubt.as_deref();
     let answer = exchange(gateway, Method::POST, "/v1/commands", Bytes::from(body), doubt)?;
     let reply: Result<AdminReply, AdminError> =
         serde_json::from_slice(&answer).map_err(|_| doubted(other_form(gateway), doubt))?;
-    Ok(reply?)
+    reply.map_err(|error| match error {
+        // It failed in the middle of it.
+        AdminError::Store(_) => doubted(error.into(), in_doubt(op, UNLESS_SAID).as_deref()),
+        error => error.into(),
+    })
 }
 
 /// What a path of a gateway elsewhere answers.
@@ -134,8 +139,8 @@ fn exchange(
             "{} does not take the token of {TOKEN}: it is wrong, expired or revoked",
             gateway.url.authority
         ))),
-        // A gateway, or a proxy before it, that failed at it. With 503 it was not done.
-        500..=502 | 504.. => Err(doubted(refused(gateway, status, &body), doubt)),
+        // A gateway that failed at it, or a proxy before it that had passed it on.
+        500.. if !is_unbegun(status, &body) => Err(doubted(refused(gateway, status, &body), doubt)),
         status => Err(refused(gateway, status, &body)),
     }
 }
@@ -231,6 +236,14 @@ fn unreached(gateway: &RemoteGateway, why: &dyn std::fmt::Display) -> Failure {
 /// The connection failed: without what the other side sent.
 fn broken(gateway: &RemoteGateway, error: &pingora::Error) -> Failure {
     unreached(gateway, &ErrorText(error).to_string().trim_start())
+}
+
+/// Whether this is what a gateway answers that has not begun what it was asked for.
+fn is_unbegun(status: u16, body: &[u8]) -> bool {
+    [ApiError::STOPPING, ApiError::LEDGER_UNREACHABLE].iter().any(|error| {
+        let told = error.to_wire();
+        told.status == status && told.body() == body
+    })
 }
 
 /// The error of a request that was sent, with what may have come of it.

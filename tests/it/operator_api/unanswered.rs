@@ -1,10 +1,12 @@
-//! `tollgate --operator URL`: a request is sent, and its answer is lost. What may have been done is said.
+//! `tollgate --operator URL`: a request is sent, and its answer is lost, or is that something failed in the middle of it. What may have been
+//! done is said.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::process::Command;
 
-use serde_json::Value;
+use serde_json::{Value, json};
+use tollgate::pure::error::ApiError;
 use tollgate::pure::ids::{KeyDigest, KeyId};
 use tollgate::pure::operator::{Role, operator_id};
 
@@ -31,6 +33,11 @@ fn read(stream: &TcpStream) -> (String, Vec<u8>) {
     let mut body = vec![0; length];
     reader.read_exact(&mut body).unwrap();
     (method, body)
+}
+
+/// A server's answer.
+fn told(status: &str, body: &str) -> String {
+    format!("HTTP/1.1 {status}\r\ncontent-length: {}\r\n\r\n{body}", body.len())
 }
 
 /// Runs a command on a server that tells a gateway's settings, reads the command whole, and answers it with `answer`: the command as it was
@@ -77,7 +84,7 @@ fn digest(sent: &Value) -> Option<KeyDigest> {
 /// A command, the id of what it makes, and what is said of it.
 type Lost<'a> = (&'a [&'a str], &'a dyn Fn(&Value) -> String, &'a [&'a str]);
 
-/// The gateway had made the key, and the error was that it cannot be asked.
+/// The gateway had made the key, and the error was that it cannot be asked, or that its store failed.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_command_whose_answer_is_lost_says_that_it_may_have_been_done() {
     let desk = Desk::over(Ground::Embedded).await;
@@ -112,13 +119,19 @@ async fn a_command_whose_answer_is_lost_says_that_it_may_have_been_done() {
             &["look before you run it again"],
         ),
     ];
+    let late = "It takes too long. What was begun comes to its end: see /v1/log.";
+    let late = json!({ "error": { "code": 503, "message": late, "type": "service_unavailable" } }).to_string();
     for answer in [
-        "",
-        "HTTP/1.1 502 Bad Gateway\r\ncontent-length: 0\r\n\r\n",
-        "HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n{}",
+        String::new(),
+        told("502 Bad Gateway", ""),
+        told("503 Service Unavailable", ""),
+        told("503 Service Unavailable", &late),
+        told("504 Gateway Timeout", "<html>"),
+        told("200 OK", "{}"),
+        told("200 OK", r#"{"Err":{"error":"store","text":"the connection broke"}}"#),
     ] {
         for (words, id, says) in &cases {
-            let (sent, said) = asked(&settings, words, answer);
+            let (sent, said) = asked(&settings, words, &answer);
             assert!(said.contains("may have been done"), "{words:?}: {said}");
             for says in *says {
                 let says = says.replace("ID", &id(&sent));
@@ -126,14 +139,24 @@ async fn a_command_whose_answer_is_lost_says_that_it_may_have_been_done() {
             }
         }
     }
+    // What only reads, and what the gateway had not begun, or refused.
+    let unbegun = |error: ApiError| {
+        let body = String::from_utf8(error.to_wire().body()).unwrap();
+        told("503 Service Unavailable", &body)
+    };
+    let store = told("200 OK", r#"{"Err":{"error":"store","text":"the connection broke"}}"#);
+    let create = &["key", "create", "--account", "acme"][..];
     for (words, answer) in [
-        (&["account", "list"][..], ""),
+        (&["account", "list"][..], String::new()),
+        (&["account", "list"], store),
+        (create, unbegun(ApiError::STOPPING)),
+        (create, unbegun(ApiError::LEDGER_UNREACHABLE)),
         (
-            &["key", "create", "--account", "acme"],
-            "HTTP/1.1 503 Service Unavailable\r\ncontent-length: 0\r\n\r\n",
+            create,
+            told("200 OK", r#"{"Err":{"error":"no_account","text":"acme"}}"#),
         ),
     ] {
-        let (_, said) = asked(&settings, words, answer);
+        let (_, said) = asked(&settings, words, &answer);
         assert!(!said.contains("may have been done"), "{words:?}: {said}");
     }
 }
