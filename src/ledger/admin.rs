@@ -7,6 +7,7 @@ pub mod operators;
 mod reply;
 mod reports;
 mod statement_csv;
+pub(crate) mod unseen;
 
 use serde::{Deserialize, Deserializer, Serialize};
 

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::admin::credits::CreditOp;
+use super::admin::unseen::Maker;
 use super::admin::{AdminError, AdminOp, AdminReply};
 use super::control_socket::{Reached, WAIT_MAX, accepted, ask_noting, connect, in_folder, socket_path};
 use super::embedded::{self, Embedded};
@@ -180,7 +181,15 @@ fn answer(stream: UnixStream, store: Arc<Embedded>, reading: &Arc<()>) -> std::i
     };
     if !op.only_reads() {
         let _answering = store.answering();
-        return tell(&stream, &store.run_blocking(op));
+        let maker = Maker::of(&op);
+        let reply = store.run_blocking(op);
+        let told = tell(&stream, &reply);
+        if told.is_err()
+            && let (Some(maker), Ok(reply)) = (maker, &reply)
+        {
+            take_back(&store, maker, reply);
+        }
+        return told;
     }
     if Arc::strong_count(reading) > READS_MAX {
         let busy = AdminError::Store("too much is read at once; ask again".to_owned());
@@ -197,6 +206,15 @@ fn answer(stream: UnixStream, store: Arc<Embedded>, reading: &Arc<()>) -> std::i
         .name("control-read".to_owned())
         .spawn(read)?;
     Ok(())
+}
+
+/// Whoever asked for it has gone, and nobody has the text of what was made.
+fn take_back(store: &Embedded, maker: Maker, reply: &AdminReply) {
+    let Some(revoke) = maker.revoke(reply) else { return };
+    log::warn!("a key or a token was made for somebody who was not given the answer: it is revoked again");
+    if let Err(error) = store.run_blocking(revoke) {
+        log::error!("it cannot be revoked: {error}; see the log of acts");
+    }
 }
 
 fn tell(mut stream: &UnixStream, reply: &Result<AdminReply, AdminError>) -> std::io::Result<()> {

@@ -1,9 +1,11 @@
 //! How the owner answers, and what is asked again of the next one.
 
 use super::*;
-use crate::ledger::admin::Acted;
 use crate::ledger::admin::credits::{CreditKind, CreditPost};
-use crate::ledger::admin::operators::Actor;
+use crate::ledger::admin::operators::{Actor, OperatorOp};
+use crate::ledger::admin::{Acted, KeyRef};
+use crate::ledger::tests::rig::key_create;
+use crate::pure::ids::{AccountId, KeyDigest, KeyId, Tier};
 use crate::pure::operator::Role;
 
 /// What an owner with so many reads under way answers.
@@ -37,6 +39,70 @@ fn reads_have_a_bound_and_acts_do_not_wait_for_them() {
             Ok(AdminReply::Maintenance { on: true })
         );
     }
+}
+
+/// They had the texts of what they made, and were gone before they knew that they had made it.
+#[test]
+fn what_was_made_for_somebody_who_has_gone_is_revoked_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = Embedded::open(&folder.path().join("ledger.db"), Clock::System).unwrap();
+    let account: AccountId = "acme".parse().unwrap();
+    let create = AdminOp::AccountCreate {
+        account: account.clone(),
+        tier: Tier::Pro,
+        quota_pico: None,
+        terms: Default::default(),
+    };
+    store.run_blocking(create).unwrap();
+    let [old, own, lost, new, token] = [1, 2, 3, 4, 5].map(|number| KeyDigest::from_bytes([number; 32]));
+    for kept in [&old, &own] {
+        store.run_blocking(key_create("acme", kept)).unwrap();
+    }
+    let actor = Actor {
+        id: "cli".to_owned(),
+        name: "root".to_owned(),
+        role: Role::Admin,
+        address: None,
+    };
+    let by_somebody = |op| {
+        AdminOp::By(Box::new(Acted {
+            actor: actor.clone(),
+            op,
+        }))
+    };
+    let rotate = AdminOp::KeyRotate {
+        key: KeyRef::Id(KeyId::of(&old)),
+        digest: new.to_hex(),
+        overlap_ms: 3_600_000,
+    };
+    let operator = AdminOp::Operator(OperatorOp::Create {
+        digest: token.to_hex(),
+        name: "ann".to_owned(),
+        role: Role::Read,
+        expires_in_ms: None,
+    });
+    // The first as commands of before there was a log: nobody's.
+    for op in [key_create("acme", &lost), by_somebody(rotate), by_somebody(operator)] {
+        let (asking, asked) = UnixStream::pair().unwrap();
+        let mut text = serde_json::to_vec(&op).unwrap();
+        text.push(b'\n');
+        (&asking).write_all(&text).unwrap();
+        drop(asking);
+        answer(asked, Arc::clone(&store), &Arc::new(())).unwrap_err();
+    }
+    let AdminReply::Keys { keys } = store.run_blocking(AdminOp::KeyList { account }).unwrap() else {
+        panic!("no keys");
+    };
+    for (digest, is_revoked) in [(old, false), (own, false), (lost, true), (new, true)] {
+        let id = KeyId::of(&digest);
+        let key = keys.iter().find(|key| key.id == id).unwrap();
+        assert_eq!(key.revoked.is_some(), is_revoked, "{key:?}");
+    }
+    let listed = store.run_blocking(AdminOp::Operator(OperatorOp::List)).unwrap();
+    let AdminReply::Operators { operators } = listed else {
+        panic!("{listed:?}");
+    };
+    assert!(operators.len() == 1 && operators[0].revoked.is_some(), "{operators:?}");
 }
 
 /// What a command is answered by an owner that gives these answers, none where it only hangs up, and then is gone; and how many commands

@@ -1,7 +1,7 @@
 //! What an endpoint is given: the request, who asks, and the way to the ledger, on which every command is theirs.
 
 use std::net::IpAddr;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 use bytes::Bytes;
 use http::HeaderMap;
@@ -13,13 +13,14 @@ use super::auth::Known;
 use super::query::{QUOTED_MAX, Query};
 use super::rights::{self, Way};
 use super::state::OperatorApi;
+use super::under_way::UnderWay;
 use crate::config::explain;
 use crate::failpoints;
-use crate::gateway::shutdown::{InFlight, Lifecycle};
 use crate::gateway::snapshot::Snapshot;
 use crate::ledger::admin::Acted;
-use crate::ledger::admin::operators::{Actor, OperatorOp, OperatorRecord};
-use crate::ledger::admin::{AdminError, AdminOp, AdminReply, KeyRef};
+use crate::ledger::admin::operators::Actor;
+use crate::ledger::admin::unseen::Maker;
+use crate::ledger::admin::{AdminError, AdminOp, AdminReply};
 use crate::pure::error::operator::OperatorError;
 use crate::pure::error::{ApiError, KeyFault};
 use crate::pure::ids::AccountId;
@@ -38,23 +39,6 @@ pub(in crate::server) struct Call<'r> {
     pub(super) query: &'r str,
     pub(super) body: Bytes,
     pub(super) under_way: &'r UnderWay,
-}
-
-/// Keeps a stop waiting from a request's first act until its answer is written.
-#[derive(Debug, Default)]
-pub(super) struct UnderWay(OnceLock<InFlight>);
-
-impl UnderWay {
-    /// The request is about to act, perhaps once more.
-    ///
-    /// # Errors
-    /// 503 when the process ends: it has not acted then.
-    fn begin(&self, life: &Arc<Lifecycle>) -> Result<(), OperatorError> {
-        match self.0.get_or_init(|| life.enter_act()).is_late() {
-            true => Err(OperatorError::Api(ApiError::STOPPING)),
-            false => Ok(()),
-        }
-    }
 }
 
 impl Call<'_> {
@@ -133,14 +117,12 @@ impl Call<'_> {
         actor: Actor,
         op: AdminOp,
     ) -> Result<Result<AdminReply, AdminError>, OperatorError> {
-        let (is_shown_once, is_act) = (makes_a_secret(&op), op.is_act());
+        let is_act = op.is_act();
         let op = match is_act {
-            true => AdminOp::By(Box::new(Acted {
-                actor: actor.clone(),
-                op,
-            })),
+            true => AdminOp::By(Box::new(Acted { actor, op })),
             false => op,
         };
+        let (maker, unseen) = (Maker::of(&op), self.under_way.unseen());
         let (answer, ledger) = (self.api.run(op), self.api.ledger().clone());
         if is_act {
             self.under_way.begin(&self.api.admin.life)?;
@@ -156,14 +138,14 @@ impl Call<'_> {
         tokio::spawn(async move {
             failpoints::stall("act");
             let answer = answer.await;
-            if let Err(unheard) = told.send(answer)
-                && let Some(op) = unheard.ok().filter(|_| is_shown_once).and_then(unseen)
+            if let (Some(maker), Ok(reply)) = (maker, &answer)
+                && let Some(revoke) = maker.revoke(reply)
             {
-                log::warn!("a key or a token was made for somebody who did not wait for it: it is revoked again");
-                let revoke = AdminOp::By(Box::new(Acted { actor, op }));
-                if let Err(error) = Box::pin(async move { ledger.run(revoke).await }).await {
-                    log::error!("it cannot be revoked: {error}; see the log of acts");
-                }
+                // First: who hears of it may find that it cannot be told.
+                unseen.made(revoke);
+            }
+            if told.send(answer).is_err() {
+                unseen.take_back(&ledger, "did not wait for it").await;
             }
             drop((place, under_way));
         });
@@ -198,27 +180,6 @@ impl Call<'_> {
     pub(super) fn known(&self) -> Result<&Known, OperatorError> {
         let known = self.known.as_ref();
         known.ok_or(OperatorError::Unauthenticated(KeyFault::Missing))
-    }
-}
-
-/// Whether it makes something whose text is in the answer alone.
-fn makes_a_secret(op: &AdminOp) -> bool {
-    matches!(
-        op,
-        AdminOp::KeyCreate { .. } | AdminOp::KeyRotate { .. } | AdminOp::Operator(OperatorOp::Create { .. })
-    )
-}
-
-/// What revokes what was made.
-fn unseen(reply: AdminReply) -> Option<AdminOp> {
-    match reply {
-        AdminReply::Key(key) if key.revoked.is_none() => Some(AdminOp::KeyRevoke {
-            key: KeyRef::Id(key.id),
-        }),
-        AdminReply::Operator(OperatorRecord { id, revoked: None, .. }) => {
-            Some(AdminOp::Operator(OperatorOp::Revoke { id }))
-        }
-        _ => None,
     }
 }
 

@@ -11,9 +11,9 @@ use pingora::protocols::http::ServerSession;
 use pingora::server::ShutdownWatch;
 
 use super::answer::Answer;
-use super::call::UnderWay;
 use super::exchange::{self, Came};
 use super::state::OperatorApi;
+use super::under_way::UnderWay;
 use crate::net::head_limit::HeadLimit;
 use crate::pure::error::operator::OperatorError;
 use crate::server::admin_connections::AdminConnectionPermit;
@@ -67,13 +67,17 @@ impl HttpServerApp for Connection {
             under_way: &under_way,
         };
         let answered = tokio::time::timeout(times.answer, exchange::respond(&self.api, &mut session, came)).await;
-        match answered {
-            Ok(response) => write(&mut session, response).await?,
+        let written = match answered {
+            Ok(response) => write(&mut session, response).await,
             Err(_) => {
                 let late = "It takes too long. What was begun comes to its end: see /v1/log.";
                 self.refuse(&mut session, &OperatorError::Ledger(late.to_owned())).await;
-                return None;
+                None
             }
+        };
+        if written.is_none() {
+            under_way.take_back(&self.api.sessions, self.api.ledger()).await;
+            return None;
         }
         drop((under_way, exchange));
         self.permit.answered();
@@ -95,6 +99,7 @@ impl Connection {
     }
 }
 
+/// None when it was not taken. What was taken may still be lost on its way, of which nothing is known here.
 async fn write(session: &mut ServerSession, response: Response<Vec<u8>>) -> Option<()> {
     let (head, body) = response.into_parts();
     let written = async {

@@ -21,5 +21,6 @@ mod routes;
 mod sessions;
 mod shown;
 mod state;
+mod under_way;
 
 pub use self::state::{OperatorApi, Times};

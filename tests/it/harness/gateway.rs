@@ -264,6 +264,12 @@ impl Gateway {
         self.served.operators_within(times).await
     }
 
+    /// Serves operators on a listener at which somebody may wait already.
+    pub fn serve_operators(&self, listener: tokio::net::TcpListener) {
+        self.served
+            .serve_operators(listener, tollgate::server::operator::Times::default());
+    }
+
     /// The page of metrics as it is now.
     pub fn metrics(&self) -> Metrics {
         Metrics::read(&self.metrics_page())

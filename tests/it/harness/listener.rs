@@ -40,8 +40,13 @@ impl Served {
     pub async fn operators_within(&self, times: Times) -> SocketAddr {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
-        tokio::spawn(self.tollgate.operator().unwrap().within(times).serve(listener));
+        self.serve_operators(listener, times);
         address
+    }
+
+    /// The same on a listener at which somebody may wait already.
+    pub fn serve_operators(&self, listener: tokio::net::TcpListener, times: Times) {
+        tokio::spawn(self.tollgate.operator().unwrap().within(times).serve(listener));
     }
 
     /// Ends it, and drops every connection where it stands.

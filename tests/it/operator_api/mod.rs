@@ -16,6 +16,7 @@ mod stripe;
 mod stripe_refunds;
 mod twins;
 mod unanswered;
+mod unwritten;
 
 use std::net::SocketAddr;
 use std::path::Path;

@@ -50,6 +50,7 @@ pub(in crate::server::operator) async fn open(call: &Call<'_>) -> Result<Answer,
         log::error!("the operating system gives no random numbers: {error}");
         OperatorError::Api(ApiError::Internal)
     })?;
+    call.under_way.opened(&id);
     let answer = Answer::json(&shown(call, operator, Some(csrf))).created("/v1/session");
     Ok(answer.with(header::SET_COOKIE, &cookie(call.is_tls, &id, SESSION_SECONDS)))
 }
