@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 use clap::{Args, Subcommand};
 use serde::Serialize;
 
-use super::arguments::{LowBalance, Quota, metadata, quota};
+use super::account_set::{Changes, set};
+use super::arguments::quota;
 use super::failure::Failure;
 use super::key::{KeyShown, key_table};
 use super::ledger::ask;
@@ -95,80 +96,12 @@ pub(super) struct ListArgs {
     limit: Option<u32>,
 }
 
-#[derive(Debug, Args)]
-#[group(required = true, multiple = true)]
-pub(super) struct Changes {
-    /// What it may use: free, lite, pro or enterprise
-    #[arg(long)]
-    tier: Option<Tier>,
-    /// Credits it may spend in a month; `default`: its tier's
-    #[arg(long, value_name = "AMOUNT|default", allow_negative_numbers = true)]
-    monthly_quota: Option<Quota>,
-    /// Below it, an event tells that the balance is low
-    #[arg(long, value_name = "AMOUNT|none", allow_negative_numbers = true)]
-    low_balance: Option<LowBalance>,
-    /// A note to keep; empty: it goes; repeatable
-    #[arg(long = "meta", value_name = "NAME=VALUE", value_parser = metadata)]
-    metadata: Vec<(String, Option<String>)>,
-}
-
-impl Changes {
-    /// What they change of its terms.
-    fn terms(&self) -> Option<TermsChange> {
-        let change = TermsChange {
-            status: None,
-            low_balance_pico: self.low_balance.map(|low| match low {
-                LowBalance::Below(amount) => Some(amount.pico()),
-                LowBalance::None => None,
-            }),
-            metadata: self.metadata.iter().cloned().collect(),
-        };
-        (!change.is_empty()).then_some(change)
-    }
-}
-
 fn status(account: AccountId, status: AccountStatus) -> AdminOp {
     let change = TermsChange {
         status: Some(status),
         ..TermsChange::default()
     };
     AdminOp::Account(AccountOp::Terms { account, change })
-}
-
-/// Changes an account. Terms come before tier and quota, as in a PATCH: what can be refused of them is refused before anything is changed.
-fn set(account: AccountId, changes: &Changes, config: &Config) -> Result<AdminReply, Failure> {
-    let set = AdminOp::AccountSet {
-        account: account.clone(),
-        tier: changes.tier,
-        quota_pico: changes.monthly_quota.map(|quota| match quota {
-            Quota::Own(amount) => Some(amount.pico()),
-            Quota::OfTier => None,
-        }),
-    };
-    let Some(change) = changes.terms() else {
-        return ask(config, set);
-    };
-    let changed = ask(config, AdminOp::Account(AccountOp::Terms { account, change }))?;
-    if changes.tier.is_none() && changes.monthly_quota.is_none() {
-        return Ok(changed);
-    }
-    ask(config, set).map_err(|failure| {
-        let changed = given([
-            ("--low-balance", changes.low_balance.is_some()),
-            ("--meta", !changes.metadata.is_empty()),
-        ]);
-        let failed = given([
-            ("--tier", changes.tier.is_some()),
-            ("--monthly-quota", changes.monthly_quota.is_some()),
-        ]);
-        Failure::new(format!("{failure} (changed already: {changed}; perhaps not: {failed})"))
-    })
-}
-
-/// The options that were given, in one text.
-fn given(options: [(&str, bool); 2]) -> String {
-    let given = options.into_iter().filter(|(_, is_given)| *is_given);
-    given.map(|(option, _)| option).collect::<Vec<&str>>().join(", ")
 }
 
 impl ListArgs {

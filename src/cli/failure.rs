@@ -62,7 +62,7 @@ impl From<AdminError> for Failure {
             AdminError::NoOperator(_) => "; `tollgate operator list` shows all operators",
             AdminError::ReferenceConflict(_) => "; each payment needs a reference of its own",
             AdminError::Busy(_) => "; try again in a moment",
-            AdminError::Invalid(_) | AdminError::NotConfirmed(_) | AdminError::Store(_) => "",
+            AdminError::Conflict(_) | AdminError::Invalid(_) | AdminError::NotConfirmed(_) | AdminError::Store(_) => "",
         };
         Failure::new(format!("{error}{hint}"))
     }

@@ -4,6 +4,7 @@
 //! [`execute`] and writes the [`Outcome`]; a new command is a variant of `Command`, a file, and a line in `run`.
 
 mod account;
+mod account_set;
 mod arguments;
 mod catalogue;
 mod check;

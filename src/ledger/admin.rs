@@ -55,6 +55,9 @@ pub enum AdminOp {
         /// The new quota: `Some(None)` goes back to the tier's.
         #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "present")]
         quota_pico: Option<Option<i64>>,
+        /// What changes of its terms, in the same step. Earlier versions know no such field, and leave the terms as they are.
+        #[serde(default, skip_serializing_if = "TermsChange::is_empty")]
+        terms: TermsChange,
     },
     /// One account with its keys.
     AccountShow {

@@ -84,7 +84,7 @@ fn own_expiry(key: &KeyRecord) -> Option<Timestamp> {
 
 /// What is said of a key that is not good any more.
 pub(super) fn over(key: &KeyId, why: &str) -> AdminError {
-    AdminError::Invalid(format!("{key} is {why} and cannot be rotated; make a new key"))
+    AdminError::Conflict(format!("{key} is {why} and cannot be rotated; make a new key"))
 }
 
 /// What is said when the new key's digest is another key's.

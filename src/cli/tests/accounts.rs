@@ -263,13 +263,26 @@ fn terms_that_are_refused_leave_tier_and_quota_as_they_are() {
     );
 }
 
-/// The ledger's owner does all but the second step.
 #[test]
-fn a_change_that_fails_half_way_says_what_is_changed_already() {
+fn a_change_is_one_act_whatever_it_names() {
     let place = Place::new();
     place.json("account create acme --tier pro");
+    let (_, set) = place.json("account set acme --tier lite --monthly-quota 7 --low-balance 0.5 --meta crm=4711");
+    assert_eq!(
+        (&set["tier"], &set["metadata"]["crm"]),
+        (&Value::from("lite"), &Value::from("4711"))
+    );
+    let (_, log) = place.json("operator log --account acme");
+    let actions = log["acts"].as_array().unwrap().iter().map(|act| &act["action"]);
+    assert_eq!(actions.collect::<Vec<_>>(), ["account.set", "account.create"], "{log}");
+}
+
+/// Runs a command that changes acme on an owner of an earlier version, which knows no terms beside tier and quota, and answers what changes
+/// terms alone by `fails`, if it is to fail.
+fn on_an_earlier_owner(place: &Place, words: &str, fails: Option<&str>) -> Outcome {
     let store = Embedded::open(&place.ledger(), Clock::System).unwrap();
     let listener = UnixListener::bind(place.ledger().with_extension("control")).unwrap();
+    let fails = fails.map(str::to_owned);
     let owner = std::thread::spawn(move || {
         for stream in listener.incoming() {
             let mut stream = stream.unwrap();
@@ -278,27 +291,58 @@ fn a_change_that_fails_half_way_says_what_is_changed_already() {
             if line.is_empty() {
                 continue; // A probe.
             }
-            let is_second = line.contains("\"op\":\"account_set\"");
-            let answer: Result<AdminReply, AdminError> = match is_second {
-                true => Err(AdminError::Store("the disk is full".to_owned())),
-                false => store.run_blocking(serde_json::from_str(&line).unwrap()),
+            let mut command: Value = serde_json::from_str(&line).unwrap();
+            let given = command.get_mut("command").and_then(Value::as_object_mut);
+            let is_last = given.is_some_and(|given| {
+                given.remove("terms");
+                given.get("account_op").is_some_and(|op| op == "terms")
+            });
+            let answer: Result<AdminReply, AdminError> = match fails.clone().filter(|_| is_last) {
+                Some(why) => Err(AdminError::Store(why)),
+                None => store.run_blocking(serde_json::from_value(command).unwrap()),
             };
             let answer = serde_json::to_string(&answer).unwrap();
             stream.write_all(format!("{answer}\n").as_bytes()).unwrap();
-            if is_second {
+            if is_last {
                 return;
             }
         }
     });
-    let error = place.error("account set acme --tier enterprise --low-balance 0.5 --meta crm=4711");
+    let outcome = place.run(words);
     owner.join().unwrap();
+    outcome
+}
+
+const ALL_OF_IT: &str = "account set acme --tier enterprise --low-balance 0.5 --meta crm=4711";
+
+#[test]
+fn a_gateway_of_an_earlier_version_is_asked_for_the_terms_as_well() {
+    let place = Place::new();
+    place.json("account create acme --tier pro");
+    let outcome = on_an_earlier_owner(&place, ALL_OF_IT, None);
+    assert_eq!((outcome.status, outcome.stderr.as_str()), (0, ""));
+    let (_, shown) = place.json("account show acme");
+    assert_eq!(
+        (&shown["tier"], shown["low_balance"].to_string().as_str()),
+        (&Value::from("enterprise"), "0.5")
+    );
+    assert_eq!(shown["metadata"]["crm"], "4711");
+}
+
+#[test]
+fn a_change_that_an_earlier_gateway_does_half_says_what_is_changed_already() {
+    let place = Place::new();
+    place.json("account create acme --tier pro");
+    let outcome = on_an_earlier_owner(&place, ALL_OF_IT, Some("the disk is full"));
+    let error = outcome.stderr;
     assert!(
-        error.contains("the disk is full (changed already: --low-balance, --meta; perhaps not: --tier)"),
+        outcome.status == 1
+            && error.contains("the disk is full (changed already: --tier; perhaps not: --low-balance, --meta)"),
         "{error}"
     );
     let (_, shown) = place.json("account show acme");
     assert_eq!(
-        (&shown["tier"], shown["low_balance"].to_string().as_str()),
-        (&Value::from("pro"), "0.5")
+        (&shown["tier"], &shown["low_balance"]),
+        (&Value::from("enterprise"), &Value::Null)
     );
 }

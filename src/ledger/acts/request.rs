@@ -24,10 +24,18 @@ pub(super) fn request_of(op: &AdminOp) -> Value {
             let asked = json!({ "tier": tier.name(), "monthly_quota": quota_pico.map(amount) });
             with_terms(asked, terms)
         }
-        AdminOp::AccountSet { tier, quota_pico, .. } => named([
-            ("tier", tier.map(|tier| tier.name().into())),
-            ("monthly_quota", quota_pico.map(|quota| json!(quota.map(amount)))),
-        ]),
+        AdminOp::AccountSet {
+            tier,
+            quota_pico,
+            terms,
+            ..
+        } => {
+            let asked = named([
+                ("tier", tier.map(|tier| tier.name().into())),
+                ("monthly_quota", quota_pico.map(|quota| json!(quota.map(amount)))),
+            ]);
+            with_terms(asked, terms)
+        }
         AdminOp::Account(AccountOp::Terms { change, .. }) => with_terms(json!({}), change),
         AdminOp::CreditsAdd { .. } => credit_of(op).unwrap_or_default(),
         AdminOp::Credit(CreditOp::Post(post)) => with_flags(credit_of(op).unwrap_or_default(), post),

@@ -160,6 +160,11 @@ pub enum AdminError {
     /// The reference was used with another amount or kind, or the payment was credited to another account.
     #[error("reference {0} was used before with another amount or kind, or is a payment of another account")]
     ReferenceConflict(String),
+    /// Nothing is wrong with the command, but it does not go with what is there. Earlier versions know no such error, so it is told as
+    /// [`AdminError::Invalid`], and read as that.
+    #[error("{0}")]
+    #[serde(rename = "invalid", skip_deserializing)]
+    Conflict(String),
     /// Anything else that is wrong with the command.
     #[error("{0}")]
     Invalid(String),

@@ -2,6 +2,7 @@
 
 use super::credits::{CreditEntry, CreditKind, CreditPage, CreditPost, NOTE_BYTES_MAX, closed_to_credit};
 use super::*;
+use crate::ledger::terms::AccountStatus;
 use crate::ledger::tests::rig::credits;
 use crate::pure::time::{Day, Timestamp};
 
@@ -12,6 +13,7 @@ fn a_quota_that_goes_back_to_the_tiers_is_another_than_one_that_stays() {
             account: "acme".parse().unwrap(),
             tier: None,
             quota_pico,
+            terms: Default::default(),
         };
         let text = serde_json::to_string(&op).unwrap();
         match serde_json::from_str(&text).unwrap() {
@@ -53,6 +55,35 @@ fn a_new_account_names_terms_only_where_it_has_some() {
         assert_eq!(value.get("terms").is_some(), is_named, "{value}");
         assert_eq!(serde_json::from_value::<AdminOp>(value).unwrap(), op);
     }
+}
+
+#[test]
+fn a_changed_account_names_terms_only_where_some_change() {
+    let suspended = TermsChange {
+        status: Some(AccountStatus::Suspended),
+        ..TermsChange::default()
+    };
+    for (terms, is_named) in [(TermsChange::default(), false), (suspended, true)] {
+        let op = AdminOp::AccountSet {
+            account: "acme".parse().unwrap(),
+            tier: Some(Tier::Pro),
+            quota_pico: None,
+            terms,
+        };
+        let value = serde_json::to_value(&op).unwrap();
+        assert_eq!(value.get("terms").is_some(), is_named, "{value}");
+        assert_eq!(serde_json::from_value::<AdminOp>(value).unwrap(), op);
+    }
+}
+
+/// Earlier versions read no kind of error that they do not know.
+#[test]
+fn a_conflict_is_told_to_earlier_versions_as_they_tell_it() {
+    let why = || "the account is closed".to_owned();
+    let told = serde_json::to_string(&AdminError::Conflict(why())).unwrap();
+    assert_eq!(told, r#"{"error":"invalid","text":"the account is closed"}"#);
+    let read: AdminError = serde_json::from_str(&told).unwrap();
+    assert_eq!(read, AdminError::Invalid(why()));
 }
 
 #[test]

@@ -35,7 +35,8 @@ impl Committer {
                 account,
                 tier,
                 quota_pico,
-            } => self.set_account(&account, tier, quota_pico),
+                terms,
+            } => self.set_account(&account, (tier, quota_pico), &terms),
             AdminOp::CreditsAdd {
                 account,
                 amount,
@@ -148,14 +149,17 @@ impl Committer {
     fn set_account(
         &mut self,
         account: &AccountId,
-        tier: Option<Tier>,
-        quota: Option<Option<i64>>,
+        (tier, quota): (Option<Tier>, Option<Option<i64>>),
+        terms: &TermsChange,
     ) -> Result<AdminReply, AdminError> {
         let cell = self.cell(account)?;
         let mut record = AccountRecord::clone(&cell.record.load());
         record.tier = tier.unwrap_or(record.tier);
         if let Some(quota) = quota {
             record.monthly_quota = checked_quota(quota)?;
+        }
+        if !terms.is_empty() {
+            record.terms = record.terms.changed(terms).map_err(AdminError::Invalid)?;
         }
         self.database.update_account(&record).map_err(failed)?;
         cell.set_record(record);
@@ -171,7 +175,7 @@ impl Committer {
         let cell = self.cell(&record.account)?;
         let of_account = cell.record.load();
         let account_tier = of_account.tier;
-        of_account.terms.allows_key().map_err(AdminError::Invalid)?;
+        of_account.terms.allows_key().map_err(AdminError::Conflict)?;
         if let Some(tier) = record.tier.filter(|tier| *tier > account_tier) {
             let (has, wants) = (account_tier.name(), tier.name());
             return Err(AdminError::Invalid(format!(

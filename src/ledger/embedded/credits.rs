@@ -133,7 +133,7 @@ impl Committer {
             None => {
                 check_new_reference(&post.reference).map_err(AdminError::Invalid)?;
                 let terms = &cell.record.load().terms;
-                post.allowed_by(terms).map_err(AdminError::Invalid)?;
+                post.allowed_by(terms).map_err(AdminError::Conflict)?;
                 self.post_new(&cell, post)?
             }
         };
@@ -225,7 +225,7 @@ fn take(cell: &EmbeddedAccount, post: &CreditPost, now: Timestamp) -> Result<Cre
     let amount = post.amount_of(state.balance());
     let taken = state.post(amount, post.allow_negative || post.as_available);
     taken.map(|()| amount).map_err(|refusal| match refusal {
-        PostRefusal::Short { available, held } => AdminError::Invalid(post.short(available, held)),
+        PostRefusal::Short { available, held } => AdminError::Conflict(post.short(available, held)),
         PostRefusal::OutOfRange => AdminError::Invalid(post.out_of_range()),
     })
 }

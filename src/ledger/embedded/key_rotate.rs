@@ -20,7 +20,7 @@ impl Committer {
             let (digest, entry) = found.ok_or(AdminError::NoKey)?;
             (*digest, entry.clone())
         };
-        cell.record.load().terms.allows_key().map_err(AdminError::Invalid)?;
+        cell.record.load().terms.allows_key().map_err(AdminError::Conflict)?;
         let counts_as = {
             let state = cell.state();
             state.tracks(&old.id).then(|| state.counted_as(&old.id).clone())

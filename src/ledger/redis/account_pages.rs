@@ -18,7 +18,7 @@ use crate::pure::ids::AccountId;
 impl Shared {
     pub(super) async fn account_op(&self, link: &Link, op: AccountOp) -> Result<AdminReply, AdminError> {
         match op {
-            AccountOp::Terms { account, change } => self.set_terms(link, &account, &change).await,
+            AccountOp::Terms { account, change } => self.set_terms(link, &account, &change, [""; 2]).await,
             AccountOp::Page(query) => self.account_page(link, &query).await.map(AdminReply::AccountPage),
             AccountOp::Stopped { accounts } => self.those_stopped(link, &accounts).await,
         }

@@ -84,7 +84,8 @@ impl Shared {
                 account,
                 tier,
                 quota_pico,
-            } => self.set_account(link, &account, tier, quota_pico).await,
+                terms,
+            } => self.set_account(link, &account, (tier, quota_pico), &terms).await,
             AdminOp::AccountShow { account } => {
                 self.settled(&account).await?;
                 let mut view = self.view(link, &account).await?;
@@ -224,16 +225,20 @@ impl Shared {
         &self,
         link: &Link,
         account: &AccountId,
-        tier: Option<Tier>,
-        quota: Option<Option<i64>>,
+        (tier, quota): (Option<Tier>, Option<Option<i64>>),
+        terms: &TermsChange,
     ) -> Result<AdminReply, AdminError> {
         let quota = match quota {
             None => String::new(),
             Some(quota) => checked_quota(quota)?.map_or_else(|| "none".to_owned(), |quota| quota.pico().to_string()),
         };
+        let tier = tier.map_or("", Tier::name);
+        if !terms.is_empty() {
+            return self.set_terms(link, account, terms, [tier, &quota]).await;
+        }
         let [name, _] = account_keys(account);
         let (channel, message) = (channel(), Change::Account(account.clone()).text());
-        let arguments: [&str; 4] = [&channel, &message, tier.map_or("", Tier::name), &quota];
+        let arguments: [&str; 4] = [&channel, &message, tier, &quota];
         let set = self.run_script(link, &script::SET, &[&name], &arguments).await?;
         if reply::text(&set)? == "none" {
             return Err(AdminError::NoAccount(account.clone()));
@@ -296,7 +301,7 @@ impl Shared {
         check_lifetime(expires_in_ms).map_err(AdminError::Invalid)?;
         let of_account = self.view(link, &account).await?.record;
         let account_tier = of_account.tier;
-        of_account.terms.allows_key().map_err(AdminError::Invalid)?;
+        of_account.terms.allows_key().map_err(AdminError::Conflict)?;
         if let Some(tier) = tier.filter(|tier| *tier > account_tier) {
             let (has, wants) = (account_tier.name(), tier.name());
             return Err(AdminError::Invalid(format!(

@@ -136,10 +136,10 @@ impl Shared {
             ["ended"] => Ok(None),
             ["conflict", ..] => Err(AdminError::ReferenceConflict(post.reference.clone())),
             ["none"] => Err(AdminError::NoAccount(post.account.clone())),
-            ["closed"] => Err(AdminError::Invalid(closed_to_credit())),
+            ["closed"] => Err(AdminError::Conflict(closed_to_credit())),
             ["short", available, held] => {
                 let (available, held) = (reply::credits(Some(available))?, reply::credits(Some(held))?);
-                Err(AdminError::Invalid(post.short(available, held)))
+                Err(AdminError::Conflict(post.short(available, held)))
             }
             ["range"] => Err(AdminError::Invalid(post.out_of_range())),
             other => Err(corrupt(&format!("a post was answered {other:?}")).into()),

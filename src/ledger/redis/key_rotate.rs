@@ -25,7 +25,7 @@ impl Shared {
         let old_digest = self.digest_of(link, key).await?;
         let (old, _) = self.record_of(link, &old_digest).await?;
         let terms = self.view(link, &old.account).await?.record.terms;
-        terms.allows_key().map_err(AdminError::Invalid)?;
+        terms.allows_key().map_err(AdminError::Conflict)?;
         let now = self.time(link).await?;
         let id = KeyId::of(&rotation.digest);
         // Whether it can be rotated at all, before anything is written.

@@ -101,11 +101,11 @@ scripts! {
     STATEMENT_ENTRIES = "credit" "statement_entries";
     STATEMENT_DAYS = "statement" "statement_days";
     STATEMENT_END = "credit" "statement" "statement_end";
-    TERMS = "terms";
+    TERMS = "agreed" "terms";
     SHOW = "clock" "amount" "hold" "month" "show";
     REPAIR = "clock" "amount" "month" "repair";
     CREATE = "clock" "create";
-    SET = "set";
+    SET = "agreed" "set";
     REVOKE = "clock" "revoke";
     MAINTENANCE = "maintenance";
     ROWS = "clock" "rows";

@@ -17,11 +17,13 @@ use crate::ledger::terms::{AccountTerms, TermsChange};
 use crate::pure::ids::AccountId;
 
 impl Shared {
+    /// Changes an account's terms, and in the same step its tier and its quota, as the script has them: an empty text stays.
     pub(super) async fn set_terms(
         &self,
         link: &Link,
         account: &AccountId,
         change: &TermsChange,
+        [tier, quota]: [&str; 2],
     ) -> Result<AdminReply, AdminError> {
         let [name, _] = account_keys(account);
         let (channel, message) = (channel(), Change::Account(account.clone()).text());
@@ -29,16 +31,16 @@ impl Shared {
             let mut command = redis::cmd("HMGET");
             command.arg(&name).arg("tier").arg("ut");
             let value = self.command(link, command).await?;
-            let [tier, before] = reply::list(&value)? else {
+            let [tier_before, before] = reply::list(&value)? else {
                 return Err(reply::corrupt("an account has other fields than it should").into());
             };
-            if *tier == Value::Nil {
+            if *tier_before == Value::Nil {
                 return Err(AdminError::NoAccount(account.clone()));
             }
             let before = reply::optional_text(before)?.unwrap_or_default();
             let terms = kept_terms::read(before)?.changed(change).map_err(AdminError::Invalid)?;
             let [text, low] = kept_terms::arguments(&terms)?;
-            let arguments = [channel.as_str(), &message, before, &text, &low];
+            let arguments = [channel.as_str(), &message, before, &text, &low, tier, quota];
             let set = self.run_script(link, &script::TERMS, &[&name], &arguments).await?;
             if reply::text(&set)? == "changed" {
                 continue;

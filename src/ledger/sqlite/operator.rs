@@ -28,15 +28,17 @@ impl Database {
         })
     }
 
-    /// Changes an account's tier and quota.
+    /// Changes an account's tier, quota and terms.
     pub(in crate::ledger) fn update_account(&mut self, record: &AccountRecord) -> Result<(), StoreError> {
+        let terms = serde_json::to_string(&record.terms).map_err(corrupt)?;
         self.durably(|t| {
             t.execute(
-                "UPDATE accounts SET tier = ?2, quota = ?3 WHERE id = ?1",
+                "UPDATE accounts SET tier = ?2, quota = ?3, terms = ?4 WHERE id = ?1",
                 params![
                     record.id.as_str(),
                     record.tier.name(),
-                    record.monthly_quota.map(Credits::pico)
+                    record.monthly_quota.map(Credits::pico),
+                    terms
                 ],
             )?;
             Ok(())

@@ -126,6 +126,7 @@ cases! {
     accounts: [
         terms_are_kept_and_seen_at_once,
         an_account_is_made_with_its_terms,
+        an_account_changes_with_its_terms,
         a_closed_account_keeps_its_books_and_gets_nothing_more,
         accounts_are_given_page_by_page_and_found,
         calls_that_are_to_end_with_their_account_do,

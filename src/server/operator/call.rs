@@ -221,7 +221,9 @@ pub(super) fn refused(error: &AdminError) -> OperatorError {
     let text = error.to_string();
     match error {
         AdminError::NoAccount(_) | AdminError::NoKey | AdminError::NoOperator(_) => OperatorError::not_found(text),
-        AdminError::AccountExists(_) | AdminError::ReferenceConflict(_) => OperatorError::Conflict(text),
+        AdminError::AccountExists(_) | AdminError::ReferenceConflict(_) | AdminError::Conflict(_) => {
+            OperatorError::Conflict(text)
+        }
         AdminError::Invalid(_) => OperatorError::bad(text),
         AdminError::NotConfirmed(_) => OperatorError::Ledger(text),
         AdminError::Busy(_) => OperatorError::Api(ApiError::REPORTS_AT_ONCE),

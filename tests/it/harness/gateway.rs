@@ -113,6 +113,7 @@ impl Gateway {
             account: account(),
             tier: Some(tier),
             quota_pico: None,
+            terms: Default::default(),
         })
         .await;
     }
@@ -124,6 +125,7 @@ impl Gateway {
             account: account(),
             tier: None,
             quota_pico: Some(Some(quota.pico())),
+            terms: Default::default(),
         })
         .await;
     }

@@ -37,7 +37,7 @@ async fn every_act_is_in_the_log() {
         let refused = r#"{"amount":"-9","reference":"r2","kind":"correction"}"#;
         desk.ask(&of(Role::Billing), "POST", "/v1/accounts/api/credits", refused)
             .await
-            .error(400, "invalid_request_error");
+            .error(409, "conflict_error");
         let key = desk
             .ask(&of(Role::Support), "POST", "/v1/accounts/api/keys", "{}")
             .await

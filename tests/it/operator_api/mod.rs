@@ -2,6 +2,7 @@
 
 mod acts;
 mod bounds;
+mod conflicts;
 mod effects;
 mod framing;
 mod heads;

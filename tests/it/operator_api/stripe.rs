@@ -162,7 +162,7 @@ async fn what_somebody_can_mend_is_refused_so_that_it_comes_again() {
         let closed = json!({ "status": "closed" });
         desk.admin("PATCH", "/v1/accounts/later", closed).await.done(200);
         let late = checkout(COMPLETED, "paid", "pi_4", "later", 700);
-        desk.signed(&late).await.error(400, "invalid_request_error");
+        desk.signed(&late).await.error(409, "conflict_error");
         assert_eq!(desk.balance("later").await, "7");
         assert_eq!(desk.get("/v1/audit").await["balanced"], true);
     }

@@ -115,8 +115,21 @@ fn each_command_says_what_it_asks_for() {
                 account: account(),
                 tier: Some(Tier::Free),
                 quota_pico: Some(None),
+                terms: Default::default(),
             },
             json!({ "tier": "free", "monthly_quota": null }),
+        ),
+        (
+            AdminOp::AccountSet {
+                account: account(),
+                tier: None,
+                quota_pico: Some(Some(2_500_000_000_000)),
+                terms: TermsChange {
+                    low_balance_pico: Some(None),
+                    ..TermsChange::default()
+                },
+            },
+            json!({ "monthly_quota": "2.5", "low_balance": null }),
         ),
         (
             terms(TermsChange {

@@ -21,6 +21,7 @@ fn a_tier_and_a_quota_survive_a_restart_and_so_does_a_quota_that_is_gone() {
             account,
             tier,
             quota_pico,
+            terms: Default::default(),
         };
         store.run_blocking(op).unwrap();
     };

@@ -25,6 +25,7 @@ fn set(tier: Tier) -> AdminOp {
         account: "acme".parse().unwrap(),
         tier: Some(tier),
         quota_pico: None,
+        terms: Default::default(),
     }
 }
 

@@ -52,6 +52,7 @@ fn set() -> AdminOp {
         account: "acme".parse().unwrap(),
         tier: Some(Tier::Lite),
         quota_pico: None,
+        terms: Default::default(),
     }
 }
 

@@ -110,6 +110,7 @@ fn a_command_that_writes_is_sent_to_the_successor_once() {
         account: "acme".parse().unwrap(),
         tier: Some(Tier::Lite),
         quota_pico: None,
+        terms: Default::default(),
     };
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
     let answer = runtime.block_on(Embedded::run(&store, set));

@@ -173,6 +173,7 @@ fn a_revocation_works_on_every_node_within_a_second() {
         account: "acme".parse().unwrap(),
         tier: Some(Tier::Free),
         quota_pico: None,
+        terms: Default::default(),
     };
     let caller = caller_of(&two, "acme", "0", LimitOverrides::default());
     assert_eq!(caller.account.tier, Tier::Pro);

@@ -240,6 +240,7 @@ fn a_command_names_the_keys_that_it_writes() {
                 account: id(),
                 tier: None,
                 quota_pico: None,
+                terms: Default::default(),
             },
             vec!["tg1:{acme}"],
         ),

@@ -260,6 +260,7 @@ fn each_command_that_writes_waits_for_a_replica() {
             account: account.clone(),
             tier: Some(Tier::Lite),
             quota_pico: None,
+            terms: Default::default(),
         },
         AdminOp::Account(AccountOp::Terms {
             account: account.clone(),

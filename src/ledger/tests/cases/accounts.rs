@@ -9,7 +9,7 @@ use super::events::told;
 use crate::config::SuspendedStreams;
 use crate::ledger::admin::accounts::{ACCOUNTS_MAX, AccountOp, AccountPage, AccountQuery};
 use crate::ledger::admin::credits::{CreditKind, CreditOp, CreditPost};
-use crate::ledger::admin::{AdminError, AdminOp, AdminReply};
+use crate::ledger::admin::{AdminError, AdminOp, AdminReply, KeyRef};
 use crate::ledger::journal::Entry;
 use crate::ledger::terms::{AccountStatus, AccountTerms, METADATA_MAX, TermsChange};
 use crate::ledger::tests::rig::{Rig, audit_is_clean, block_on, credits, debit, key_create, request, request_id};
@@ -99,6 +99,7 @@ pub(super) fn terms_are_kept_and_seen_at_once(rig: &Rig) {
         account: "acme".parse().unwrap(),
         tier: Some(Tier::Free),
         quota_pico: None,
+        terms: Default::default(),
     };
     rig.run(set).unwrap();
     assert_eq!(rig.show(&caller).record.terms, expected);
@@ -180,9 +181,74 @@ pub(super) fn an_account_is_made_with_its_terms(rig: &Rig) {
     audit_is_clean(&rig.ledger);
 }
 
+/// In one step as well: where the terms are refused, tier and quota stay as they are.
+pub(super) fn an_account_changes_with_its_terms(rig: &Rig) {
+    let caller = rig.caller("3");
+    let set = |terms| AdminOp::AccountSet {
+        account: "acme".parse().unwrap(),
+        tier: Some(Tier::Lite),
+        quota_pico: Some(Some(7_000_000_000_000)),
+        terms,
+    };
+    let low = |pico| TermsChange {
+        status: Some(AccountStatus::Suspended),
+        low_balance_pico: Some(Some(pico)),
+        ..metadata(&[("crm", Some("4711"))])
+    };
+    let before = rig.show(&caller).record;
+    for terms in [low(-1), metadata(&[("", Some("x"))])] {
+        let refused = act(rig, set(terms));
+        assert!(matches!(refused, Err(AdminError::Invalid(_))), "{refused:?}");
+        assert_eq!(rig.show(&caller).record, before);
+    }
+    let negative = AdminOp::AccountSet {
+        account: "acme".parse().unwrap(),
+        tier: None,
+        quota_pico: Some(Some(-1)),
+        terms: low(1),
+    };
+    assert!(matches!(act(rig, negative), Err(AdminError::Invalid(_))));
+    assert_eq!(rig.show(&caller).record, before);
+    act(rig, set(low(1_500_000_000_000))).unwrap();
+    let acts = log(rig);
+    let asked = json!({
+        "tier": "lite", "monthly_quota": "7", "status": "suspended", "low_balance": "1.5", "metadata": { "crm": "4711" },
+    });
+    assert_eq!((acts[0].action.as_str(), &acts[0].request), ("account.set", &asked));
+    assert_eq!(acts[0].error, None);
+    let expected = AccountRecord {
+        tier: Tier::Lite,
+        monthly_quota: Some(credits("7")),
+        terms: AccountTerms {
+            status: AccountStatus::Suspended,
+            low_balance: Some(credits("1.5")),
+            metadata: BTreeMap::from([("crm".to_owned(), "4711".to_owned())]),
+        },
+        ..before
+    };
+    assert_eq!(rig.show(&caller).record, expected);
+    let refused = rig.reserve(&caller, &request(1, "1"));
+    assert_eq!(refused.err(), Some(Denial::Stopped(AccountStop::Suspended)));
+    // Its tier's quota, and its terms but for one name, which goes.
+    let set = AdminOp::AccountSet {
+        account: "acme".parse().unwrap(),
+        tier: None,
+        quota_pico: Some(None),
+        terms: metadata(&[("crm", None)]),
+    };
+    act(rig, set).unwrap();
+    let record = rig.show(&caller).record;
+    assert_eq!((record.tier, record.monthly_quota), (Tier::Lite, None));
+    assert_eq!(record.terms.low_balance, expected.terms.low_balance);
+    assert!(record.terms.metadata.is_empty(), "{record:?}");
+    audit_is_clean(&rig.ledger);
+}
+
 pub(super) fn a_closed_account_keeps_its_books_and_gets_nothing_more(rig: &Rig) {
     let caller = rig.caller("10");
     rig.reserve(&caller, &request(1, "2")).unwrap().settle(debit("2"));
+    let before = ApiKey::from_random("tg_", [212; 32]).digest();
+    rig.run(key_create("acme", &before)).unwrap();
     status(rig, AccountStatus::Closed).unwrap();
     for again in [AccountStatus::Active, AccountStatus::Suspended] {
         assert!(matches!(status(rig, again), Err(AdminError::Invalid(_))), "{again}");
@@ -191,10 +257,16 @@ pub(super) fn a_closed_account_keeps_its_books_and_gets_nothing_more(rig: &Rig) 
     let digest = ApiKey::from_random("tg_", [211; 32]).digest();
     assert!(matches!(
         rig.run(key_create("acme", &digest)),
-        Err(AdminError::Invalid(_))
+        Err(AdminError::Conflict(_))
     ));
+    let rotate = AdminOp::KeyRotate {
+        key: KeyRef::Digest(before.to_hex()),
+        digest: digest.to_hex(),
+        overlap_ms: 0,
+    };
+    assert!(matches!(rig.run(rotate), Err(AdminError::Conflict(_))));
     assert!(block_on(rig.ledger.authenticate(&digest)).unwrap().is_none());
-    assert!(matches!(rig.credit(&caller, "1", "late"), Err(AdminError::Invalid(_))));
+    assert!(matches!(rig.credit(&caller, "1", "late"), Err(AdminError::Conflict(_))));
     // The debit is in the store, whose balance the next answer has.
     block_on(caller.figures()).unwrap();
     let again = AdminReply::Credited {
@@ -208,7 +280,7 @@ pub(super) fn a_closed_account_keeps_its_books_and_gets_nothing_more(rig: &Rig) 
             ..CreditPost::top_up("acme".parse().unwrap(), credits(amount), format!("{kind} {amount}"))
         })))
     };
-    assert!(matches!(post(CreditKind::Bonus, "1"), Err(AdminError::Invalid(_))));
+    assert!(matches!(post(CreditKind::Bonus, "1"), Err(AdminError::Conflict(_))));
     post(CreditKind::Correction, "0.5").unwrap();
     post(CreditKind::Refund, "-8.5").unwrap();
     assert_eq!(rig.figures(&caller).balance, Credits::ZERO);

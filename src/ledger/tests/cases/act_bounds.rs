@@ -133,6 +133,7 @@ pub(super) fn an_act_says_what_was_asked_for(rig: &Rig) {
         account: "acme".parse().unwrap(),
         tier: None,
         quota_pico: Some(Some(2_500_000_000_000)),
+        terms: Default::default(),
     };
     assert_eq!(asked(set).0, json!({ "monthly_quota": "2.5" }));
     let post = AdminOp::Credit(CreditOp::Post(CreditPost {

@@ -168,6 +168,7 @@ pub(super) fn each_act_is_logged_with_before_and_after(rig: &Rig) {
         account: account.clone(),
         tier: Some(Tier::Free),
         quota_pico: Some(Some(2_500_000_000_000)),
+        terms: Default::default(),
     };
     act(rig, set).unwrap();
     let set = newest(rig);

@@ -196,6 +196,7 @@ pub(super) fn an_account_changes_at_once(rig: &Rig) {
             account: "acme".parse().unwrap(),
             tier,
             quota_pico,
+            terms: Default::default(),
         })
     };
     let record = || block_on(rig.ledger.authenticate(&digest)).unwrap().unwrap().account;
@@ -325,6 +326,7 @@ pub(super) fn a_key_has_at_most_its_accounts_tier(rig: &Rig) {
         account: "acme".parse().unwrap(),
         tier: Some(Tier::Lite),
         quota_pico: None,
+        terms: Default::default(),
     };
     rig.run(key(Tier::Pro, 101)).unwrap();
     rig.run(lite).unwrap();
@@ -339,6 +341,7 @@ pub(super) fn a_quota_may_be_nothing_and_not_less(rig: &Rig) {
         account: caller.account.id.clone(),
         tier: None,
         quota_pico: Some(Some(pico)),
+        terms: Default::default(),
     };
     rig.run(quota(0)).unwrap();
     assert_eq!(rig.show(&caller).record.monthly_quota, Some(Credits::ZERO));

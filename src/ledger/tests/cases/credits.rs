@@ -48,6 +48,10 @@ fn is_invalid(posted: &Result<Posted, AdminError>) -> bool {
     matches!(posted, Err(AdminError::Invalid(_)))
 }
 
+fn is_conflict(posted: &Result<Posted, AdminError>) -> bool {
+    matches!(posted, Err(AdminError::Conflict(_)))
+}
+
 pub(super) fn an_entry_has_a_kind_a_note_and_a_balance(rig: &Rig) {
     let caller = rig.caller("10");
     rig.clock.advance(1);
@@ -177,14 +181,14 @@ pub(super) fn what_is_held_is_not_taken_back(rig: &Rig) {
     let hold = rig.reserve(&caller, &request(1, "4")).unwrap();
     for kind in [CreditKind::Correction, CreditKind::Refund] {
         let refused = post(rig, entry(&caller, kind, "-6.000000000001", "too much"));
-        let Err(AdminError::Invalid(text)) = refused else {
+        let Err(AdminError::Conflict(text)) = refused else {
             panic!("{refused:?}");
         };
         assert!(text.contains("available: 6, with 4 held"), "{text}");
     }
     post(rig, entry(&caller, CreditKind::Refund, "-6", "to the last")).unwrap();
     assert!(rig.reserve(&caller, &request(2, "0.000000000001")).is_err());
-    assert!(is_invalid(&post(
+    assert!(is_conflict(&post(
         rig,
         entry(&caller, CreditKind::Refund, "-0.000000000001", "beyond")
     )));
@@ -195,7 +199,7 @@ pub(super) fn what_is_held_is_not_taken_back(rig: &Rig) {
         ..entry(&caller, CreditKind::Correction, "-5", "chargeback")
     };
     assert_eq!(post(rig, below).unwrap().balance, credits("-2"));
-    assert!(is_invalid(&post(
+    assert!(is_conflict(&post(
         rig,
         entry(&caller, CreditKind::Correction, "-1", "below zero")
     )));
@@ -204,7 +208,10 @@ pub(super) fn what_is_held_is_not_taken_back(rig: &Rig) {
     // A hold that has expired holds nothing.
     post(rig, entry(&caller, CreditKind::TopUp, "1.5", "more")).unwrap();
     let hold = rig.reserve(&caller, &request(3, "1")).unwrap();
-    assert!(is_invalid(&post(rig, entry(&caller, CreditKind::Refund, "-1", "rest"))));
+    assert!(is_conflict(&post(
+        rig,
+        entry(&caller, CreditKind::Refund, "-1", "rest")
+    )));
     rig.clock.advance(60_000);
     post(rig, entry(&caller, CreditKind::Refund, "-1", "rest")).unwrap();
     drop(hold);
@@ -344,7 +351,7 @@ pub(super) fn of_corrections_and_calls_at_once_as_many_win_as_there_is_credit_fo
                     assert!(balance >= Credits::ZERO, "{balance}");
                     true
                 }
-                Err(AdminError::Invalid(text)) if text.contains("more than is available") => false,
+                Err(AdminError::Conflict(text)) if text.contains("more than is available") => false,
                 other => panic!("{other:?}"),
             }
         };

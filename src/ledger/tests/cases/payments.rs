@@ -132,7 +132,10 @@ pub(super) fn a_payment_that_an_account_cannot_take_is_not_lost(rig: &Rig) {
             assert!(
                 matches!(
                     refused,
-                    Err(AdminError::NoAccount(_) | AdminError::Invalid(_) | AdminError::ReferenceConflict(_))
+                    Err(AdminError::NoAccount(_)
+                        | AdminError::Conflict(_)
+                        | AdminError::Invalid(_)
+                        | AdminError::ReferenceConflict(_))
                 ),
                 "{refused:?}"
             );

@@ -162,6 +162,13 @@ pub(super) fn a_key_that_is_over_is_not_rotated(rig: &Rig) {
             "{error}"
         );
     };
+    let conflict = |result: Result<KeyRecord, AdminError>, why: &str| {
+        let error = result.unwrap_err();
+        assert!(
+            matches!(&error, AdminError::Conflict(text) if text.contains(why)),
+            "{error}"
+        );
+    };
     invalid(rotate(rig, &old.key, 105, -1), "overlap");
     invalid(rotate(rig, &old.key, 105, 367 * 24 * HOUR), "overlap");
     invalid(rotate(rig, &old.key, 104, HOUR), "there already");
@@ -171,11 +178,11 @@ pub(super) fn a_key_that_is_over_is_not_rotated(rig: &Rig) {
     };
     assert_eq!(rotate(rig, &unknown, 105, 0), Err(AdminError::NoKey));
     rig.clock.advance(5 * HOUR);
-    invalid(rotate(rig, &old.key, 105, 0), "is expired");
+    conflict(rotate(rig, &old.key, 105, 0), "is expired");
     let other = rig.caller_of("acme", "0", LimitOverrides::default());
     let key = KeyRef::Id(other.key.id.clone());
     rig.run(AdminOp::KeyRevoke { key }).unwrap();
-    invalid(rotate(rig, &other.key, 105, HOUR), "is revoked");
+    conflict(rotate(rig, &other.key, 105, HOUR), "is revoked");
     assert!(
         block_on(rig.ledger.authenticate(&digest(105))).unwrap().is_none(),
         "nothing was made"
@@ -195,7 +202,7 @@ pub(super) fn of_many_rotations_at_once_without_overlap_one_makes_a_key(rig: &Ri
         assert_eq!(made.len(), 1, "{made:?}");
         for error in refused.into_iter().map(Result::unwrap_err) {
             assert!(
-                matches!(&error, AdminError::Invalid(text) if text.contains("is revoked")),
+                matches!(&error, AdminError::Conflict(text) if text.contains("is revoked")),
                 "{error}"
             );
         }

@@ -98,7 +98,7 @@ pub(in crate::server::operator) async fn show(call: &Call<'_>) -> Result<Answer,
     Ok(Answer::json(&AccountShown::of(view, &call.snapshot.config)))
 }
 
-/// Terms come before tier and quota: what can be refused of them is refused before anything is changed.
+/// One act, whatever it names: none of it is done unless all of it is.
 pub(in crate::server::operator) async fn change(call: &Call<'_>) -> Result<Answer, OperatorError> {
     let (name, change): (AccountId, Change) = (call.account()?, call.json()?);
     let low = match change.low_balance {
@@ -116,44 +116,32 @@ pub(in crate::server::operator) async fn change(call: &Call<'_>) -> Result<Answe
         metadata: change.metadata.unwrap_or_default(),
     };
     terms_are_good(&terms)?;
-    let set = (change.tier.is_some() || quota.is_some()).then(|| AdminOp::AccountSet {
-        account: name.clone(),
-        tier: change.tier,
-        quota_pico: quota,
-    });
-    if let Some(set) = &set {
-        call.allowed(set)?;
-    }
-    if terms.is_empty() && set.is_none() {
-        if names_metadata {
-            return show(call).await;
+    let op = if change.tier.is_some() || quota.is_some() {
+        AdminOp::AccountSet {
+            account: name,
+            tier: change.tier,
+            quota_pico: quota,
+            terms,
         }
+    } else if !terms.is_empty() {
+        AdminOp::Account(AccountOp::Terms {
+            account: name,
+            change: terms,
+        })
+    } else if names_metadata {
+        return show(call).await;
+    } else {
         return Err(OperatorError::bad(
             "There is nothing to change: name tier, monthly_quota, status, low_balance or metadata.",
         ));
-    }
-    let mut view = None;
-    if !terms.is_empty() {
-        view = Some(run_terms(call, name, terms).await?);
-    }
-    if let Some(set) = set {
-        view = Some(expect(call.run(set).await?, account)?);
-    }
-    let view = view.ok_or_else(crate::server::operator::answer::wrong_reply)?;
-    Ok(Answer::json(&AccountShown::of(view, &call.snapshot.config)))
-}
-
-async fn run_terms(call: &Call<'_>, account_id: AccountId, change: TermsChange) -> Result<AccountView, OperatorError> {
-    let op = AccountOp::Terms {
-        account: account_id,
-        change,
     };
     // What is wrong with the change itself was told before: this does not go with the terms that the account has.
-    let reply = call.run(AdminOp::Account(op)).await.map_err(|error| match error {
+    let reply = call.run(op).await.map_err(|error| match error {
         OperatorError::Api(ApiError::BadRequest(text)) => OperatorError::Conflict(text),
         error => error,
     })?;
-    expect(reply, account)
+    let view = expect(reply, account)?;
+    Ok(Answer::json(&AccountShown::of(view, &call.snapshot.config)))
 }
 
 /// What is wrong with a change whatever account it is of.

@@ -147,7 +147,7 @@ fn meaning(status: u16) -> &'static str {
         404 => "There is nothing of that name.",
         408 => "The body did not arrive in time.",
         409 => {
-            "It does not go with what is there: a name or a reference that was used before, credit that is not available, an account that is closed or has too much metadata."
+            "It does not go with what is there: a name or a reference that was used before, credit that is not available, an account that is closed or has too much metadata, a key that is revoked or has expired."
         }
         413 => "The body is larger than 1 MiB.",
         415 => "The body is not JSON.",

@@ -99,6 +99,7 @@ pub(super) fn sample(act: Act) -> AdminOp {
             account,
             tier: Some(Tier::Lite),
             quota_pico: None,
+            terms: Default::default(),
         },
         Act::AccountTerms => AdminOp::Account(AccountOp::Terms {
             account,
