@@ -57,9 +57,9 @@ pub(super) struct Seen {
     /// An error in the place where clients look for one.
     pub(super) error: bool,
     /// The numeric code of that error, or what its words stand for.
-    error_code: Option<u16>,
+    pub(super) error_code: Option<u16>,
     /// That of a `code` in the root, which is an error's where there is one without a code of its own: `{"object":"error","code":400}`.
-    root_code: Option<u16>,
+    pub(super) root_code: Option<u16>,
     /// A finish reason that is not null.
     pub(super) finish: bool,
     pub(super) choices: Choices,
