@@ -162,22 +162,20 @@ impl Database {
         Ok(rows)
     }
 
-    /// What a key with a limit has spent in all is what its usage says, or the largest amount where that is more.
+    /// What a key with a limit has spent in all is what its usage says, with that of keys which count as it, or the largest amount where that is
+    /// more.
     pub(super) fn audit_spending(&self, findings: &mut Vec<AuditFinding>) -> Result<(), StoreError> {
-        let mut statement = self.connection.prepare(&format!(
-            "SELECT account, spent,
-                    (SELECT coalesce(sum(cost / {PART}), 0) FROM key_usage u WHERE u.account = s.account AND {COUNTED}),
-                    (SELECT coalesce(sum(cost % {PART}), 0) FROM key_usage u WHERE u.account = s.account AND {COUNTED})
-             FROM spent s WHERE end_user = '' AND period = 't'",
-        ))?;
+        let others = self.usage_for_other_keys()?;
+        let mut statement = self.connection.prepare_cached(&usage_of_spenders())?;
         let mut rows = statement.query([])?;
         while let Some(row) = rows.next()? {
-            let (whole, rest): (i64, i64) = (row.get(2)?, row.get(3)?);
-            let expected = clamped(i128::from(whole) * i128::from(PART) + i128::from(rest));
-            let found = Credits::from_pico(row.get(1)?);
+            let spender: (String, String) = (row.get(0)?, row.get(1)?);
+            let found = Credits::from_pico(row.get(2)?);
+            let of_others = others.get(&spender).copied().unwrap_or_default();
+            let expected = clamped(usage(row, 3)?.saturating_add(of_others));
             if expected != found {
                 findings.push(AuditFinding {
-                    account: row.get::<_, String>(0)?.parse().map_err(corrupt)?,
+                    account: spender.0.parse().map_err(corrupt)?,
                     rule: "usage of the key = spent by the key".to_owned(),
                     expected,
                     found,
@@ -186,6 +184,43 @@ impl Database {
         }
         Ok(())
     }
+
+    /// What the usage of keys comes to that count as another one, by account and that other key.
+    fn usage_for_other_keys(&self) -> Result<HashMap<(String, String), i128>, StoreError> {
+        let mut statement = self.connection.prepare_cached(&usage_of_sharers())?;
+        let mut rows = statement.query([])?;
+        let mut all: HashMap<(String, String), i128> = HashMap::new();
+        while let Some(row) = rows.next()? {
+            let sum = all.entry((row.get(0)?, row.get(1)?)).or_default();
+            *sum = sum.saturating_add(usage(row, 2)?);
+        }
+        Ok(all)
+    }
+}
+
+/// Each key that has spent under limits, with what it has spent in all and its own usage.
+pub(super) fn usage_of_spenders() -> String {
+    let usage = usage_of("s.account", "s.key");
+    format!("SELECT s.account, s.key, s.spent, {usage} FROM spent s WHERE s.end_user = '' AND s.period = 't'")
+}
+
+/// Each key that counts as another one, with that one and its own usage.
+pub(super) fn usage_of_sharers() -> String {
+    let usage = usage_of("k.account", KEY_ID);
+    format!("SELECT k.account, {COUNTS_AS}, {usage} FROM keys k WHERE {COUNTS_AS} <> {KEY_ID}")
+}
+
+/// A key's usage in two parts, for that of a long life leaves the range of an int64. It is found by account and key, so that an audit looks at
+/// each row of usage twice, however many keys there are.
+fn usage_of(account: &str, key: &str) -> String {
+    let rows = format!("FROM key_usage u WHERE u.account = {account} AND u.key = {key}");
+    format!("(SELECT coalesce(sum(cost / {PART}), 0) {rows}), (SELECT coalesce(sum(cost % {PART}), 0) {rows})")
+}
+
+/// The same as a row has it, from this column on.
+fn usage(row: &Row<'_>, at: usize) -> Result<i128, StoreError> {
+    let (whole, rest): (i64, i64) = (row.get(at)?, row.get(at.saturating_add(1))?);
+    Ok(i128::from(whole) * i128::from(PART) + i128::from(rest))
 }
 
 fn spent_before(
@@ -210,6 +245,7 @@ fn spent_before(
 const KEPT_DAYS: i64 = 62;
 /// How many rows are looked at, and may be deleted, at once: some milliseconds.
 pub(super) const ROWS_AT_ONCE: i64 = 500;
-/// The usage that counts under a key: its own, and that of keys which count as it.
-const COUNTED: &str = "(u.key = s.key OR u.key IN (SELECT 'key_' || substr(digest, 1, 16) FROM keys
-    WHERE account = s.account AND json_extract(settings, '$.counts_as') = s.key))";
+/// The key that a row of `keys` counts as, if it is another one.
+const COUNTS_AS: &str = "json_extract(k.settings, '$.counts_as')";
+/// The id of the key of a row of `keys`.
+const KEY_ID: &str = "'key_' || substr(k.digest, 1, 16)";

@@ -1,9 +1,12 @@
 //! Groups of debits, what the audit makes of them, and what is on the disk.
 
+use rusqlite::StatementStatus;
+
 use super::*;
 use crate::ledger::KeyRecord;
 use crate::ledger::admin::AuditFinding;
 use crate::ledger::admin::operators::OperatorRecord;
+use crate::ledger::sqlite::spending::{usage_of_sharers, usage_of_spenders};
 use crate::ledger::tests::rig::debit;
 use crate::pure::ids::{ApiKey, KeyId};
 use crate::pure::limits::LimitOverrides;
@@ -94,6 +97,72 @@ fn the_audit_holds_what_a_key_has_spent_against_its_usage() {
         4_249_999_999_999,
     );
     assert_eq!(rig.findings(), (1, vec![expected]));
+}
+
+#[test]
+fn the_audit_counts_usage_under_the_key_that_its_key_counts_as() {
+    let mut rig = Rig::new();
+    rig.add_account("beta");
+    // A key that is none of the file's any more, one with two that count as it, one without usage, and another account's of the same name.
+    rig.change(
+        r#"INSERT INTO keys (digest, account, domains, created, settings) VALUES
+             ('000000000000000a', 'acme', '[]', 0, '{}'),
+             ('000000000000000b', 'acme', '[]', 0, '{"counts_as":"key_000000000000000a"}'),
+             ('000000000000000c', 'acme', '[]', 0, '{"counts_as":"key_000000000000000a"}'),
+             ('000000000000000d', 'acme', '[]', 0, '{"counts_as":"key_000000000000000d"}'),
+             ('000000000000000e', 'beta', '[]', 0, '{"counts_as":"key_000000000000000a"}');
+         INSERT INTO key_usage (account, key, day, model, requests, prompt, completion, cost) VALUES
+             ('acme', 'key_000000000000000a', 1, 'a/m', 1, 1, 1, 1750000000000),
+             ('acme', 'key_000000000000000b', 1, 'a/m', 1, 1, 1, 1500000000000),
+             ('acme', 'key_000000000000000b', 2, 'b/m', 1, 1, 1, 1),
+             ('acme', 'key_000000000000000d', 1, 'a/m', 1, 1, 1, 16),
+             ('acme', 'key_gone', 1, 'a/m', 1, 1, 1, 32),
+             ('beta', 'key_000000000000000a', 1, 'a/m', 1, 1, 1, 64),
+             ('beta', 'key_000000000000000e', 1, 'a/m', 1, 1, 1, 128);
+         INSERT INTO spent (account, key, end_user, period, spent) VALUES
+             ('acme', 'key_000000000000000a', '', 't', 3250000000001), ('acme', 'key_000000000000000d', '', 't', 16),
+             ('acme', 'key_gone', '', 't', 32), ('acme', 'key_unused', '', 't', 0),
+             ('beta', 'key_000000000000000a', '', 't', 192);"#,
+    );
+    assert_eq!(rig.findings(), (2, Vec::new()));
+    rig.change("UPDATE key_usage SET cost = cost + 1 WHERE key = 'key_000000000000000b' AND day = 2");
+    rig.change("UPDATE spent SET spent = 1 WHERE key = 'key_unused'");
+    let finding = |expected, found| {
+        let rule = "usage of the key = spent by the key".to_owned();
+        ("acme".to_owned(), rule, expected, found)
+    };
+    let findings = vec![finding(3_250_000_000_002, 3_250_000_000_001), finding(0, 1)];
+    assert_eq!(rig.findings(), (2, findings));
+}
+
+#[test]
+fn the_audit_of_twice_as_many_keys_takes_twice_as_many_steps() {
+    let rig = Rig::new();
+    let mut steps = Vec::new();
+    for numbers in [0..100, 100..200] {
+        rig.change("BEGIN");
+        for n in numbers {
+            let [root, sharer] = ["a", "b"].map(|last| format!("{n:015}{last}"));
+            rig.change(&format!(
+                r#"INSERT INTO keys (digest, account, domains, created, settings) VALUES
+                     ('{root}', 'acme', '[]', 0, '{{}}'), ('{sharer}', 'acme', '[]', 0, '{{"counts_as":"key_{root}"}}');
+                 INSERT INTO key_usage (account, key, day, model, requests, prompt, completion, cost) VALUES
+                     ('acme', 'key_{root}', 1, 'a/m', 1, 1, 1, 2), ('acme', 'key_{sharer}', 1, 'a/m', 1, 1, 1, 3);
+                 INSERT INTO spent (account, key, end_user, period, spent) VALUES ('acme', 'key_{root}', '', 't', 5);"#
+            ));
+        }
+        rig.change("COMMIT");
+        assert_eq!(rig.findings(), (1, Vec::new()));
+        // What the audit has run is kept, and counts the steps that it took.
+        steps.push([usage_of_spenders(), usage_of_sharers()].map(|sql| {
+            let statement = rig.database.connection.prepare_cached(&sql).unwrap();
+            statement.reset_status(StatementStatus::VmStep)
+        }));
+    }
+    let [few, many]: [[i32; 2]; 2] = steps.try_into().unwrap();
+    for (few, many) in few.into_iter().zip(many) {
+        assert!(few > 100 && many < few * 3, "{few} {many}");
+    }
 }
 
 #[test]
