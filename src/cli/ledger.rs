@@ -32,7 +32,8 @@ use crate::pure::time::Timestamp;
 pub(super) enum LedgerCommand {
     /// Check that the books balance; exit status 1 when they do not
     #[command(after_help = "Example:\n  tollgate ledger audit\n\n\
-        For each account: top-ups - debits = balance, sum of holds = held, usage = debits.")]
+        For each account: top-ups - debits = balance, sum of holds = held, usage = debits.\n\n\
+        The answer of a gateway that runs on the embedded ledger may take 15 minutes.")]
     Audit,
     /// Make counters what their entries say, such as a month's use what its days add up to
     #[command(

@@ -10,7 +10,7 @@ use std::time::Duration;
 use super::admin::credits::CreditOp;
 use super::admin::unseen::Maker;
 use super::admin::{AdminError, AdminOp, AdminReply};
-use super::control_socket::{Reached, WAIT_MAX, accepted, ask_noting, connect, in_folder, socket_path};
+use super::control_socket::{Reached, WAIT_MAX, accepted, ask_noting, connect, in_folder, socket_path, wait_for};
 use super::embedded::{self, Embedded};
 use super::{Ledger, STOPPED, StoreError};
 use crate::clock::{Clock, monotonic};
@@ -87,7 +87,7 @@ fn ask_owner(path: &Path, op: &AdminOp) -> Result<AdminReply, AdminError> {
     let (socket, started) = (socket_path(path), monotonic());
     loop {
         let mut reached = Reached::Nobody;
-        let asked = ask_noting(&socket, op, &mut reached);
+        let asked = ask_noting(&socket, (op, wait_for(op)), &mut reached);
         if !may_be_asked_again(&asked, op, reached) || started.elapsed() >= OWNER_WAIT_MAX {
             return asked;
         }

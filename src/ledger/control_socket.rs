@@ -1,6 +1,6 @@
 //! The control socket: a Unix socket beside the database, readable only by its owner. One JSON line in, one JSON line out.
 
-use std::io::{BufRead, BufReader, Write};
+use std::io::{BufRead, BufReader, ErrorKind, Write};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -71,32 +71,56 @@ pub(super) enum Reached {
 }
 
 pub(super) fn ask(socket: &Path, op: &AdminOp) -> Result<AdminReply, AdminError> {
-    ask_noting(socket, op, &mut Reached::Nobody)
+    ask_noting(socket, (op, WAIT_MAX), &mut Reached::Nobody)
 }
 
-/// The same, and how far the command came.
-pub(super) fn ask_noting(socket: &Path, op: &AdminOp, reached: &mut Reached) -> Result<AdminReply, AdminError> {
+/// The same, waiting for so long, and how far the command came.
+pub(super) fn ask_noting(
+    socket: &Path,
+    (op, wait): (&AdminOp, Duration),
+    reached: &mut Reached,
+) -> Result<AdminReply, AdminError> {
     *reached = Reached::Nobody;
     let failed = |error: std::io::Error| AdminError::Store(format!("{}: {error}", socket.display()));
     let mut stream = connect(socket).map_err(failed)?;
-    stream.set_read_timeout(Some(WAIT_MAX)).map_err(failed)?;
+    stream.set_read_timeout(Some(wait)).map_err(failed)?;
     let mut text = serde_json::to_vec(op).map_err(|error| AdminError::Invalid(error.to_string()))?;
     text.push(b'\n');
     stream.write_all(&text).map_err(failed)?;
     *reached = Reached::Sent;
-    let unanswered = |error: std::io::Error| match op.writes() {
-        true => AdminError::Store(format!("{}: {error}; {UNKNOWN_IF_DONE}", socket.display())),
-        false => failed(error),
+    let unanswered = |error: std::io::Error| {
+        let why = match is_late(&error) {
+            true => format!("no answer within {} s; the gateway goes on with it", wait.as_secs()),
+            false => error.to_string(),
+        };
+        AdminError::Store(match op.writes() {
+            true => format!("{}: {why}; {UNKNOWN_IF_DONE}", socket.display()),
+            false => format!("{}: {why}", socket.display()),
+        })
     };
     let mut line = String::new();
     BufReader::new(stream).read_line(&mut line).map_err(unanswered)?;
     // An owner that dies writes no line, or a part of one.
     if !line.ends_with('\n') {
-        return Err(unanswered(std::io::ErrorKind::UnexpectedEof.into()));
+        return Err(unanswered(ErrorKind::UnexpectedEof.into()));
     }
     *reached = Reached::Answered;
     serde_json::from_str::<Result<AdminReply, AdminError>>(&line)
         .map_err(|error| AdminError::Store(format!("the gateway's answer cannot be read: {error}")))?
+}
+
+/// Whether whoever read has waited for as long as it may.
+pub(crate) fn is_late(error: &std::io::Error) -> bool {
+    matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut)
+}
+
+/// How long whoever gives a command waits for its answer: what reads all of the books takes longer the larger they are.
+pub(super) fn wait_for(op: &AdminOp) -> Duration {
+    match op {
+        AdminOp::By(acted) => wait_for(&acted.op),
+        AdminOp::Audit | AdminOp::Repair => BOOKS_WAIT_MAX,
+        _ => WAIT_MAX,
+    }
 }
 
 /// Connects to a Unix socket, however long its path is.
@@ -134,14 +158,68 @@ const UNKNOWN_IF_DONE: &str =
     "it is not known whether it was done: look, and run it again where it was not; a reference counts once";
 
 pub(super) const WAIT_MAX: Duration = Duration::from_secs(30);
+/// As long as gateways on Redis wait for each other's audits.
+const BOOKS_WAIT_MAX: Duration = Duration::from_secs(900);
 
 /// How long is waited when a connection cannot be accepted.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::net::UnixListener;
+
     use super::*;
+    use crate::ledger::admin::Acted;
+    use crate::ledger::admin::operators::Actor;
     use crate::ledger::tests::logged::logged;
+    use crate::pure::operator::Role;
+
+    /// Whoever only listens has the command, and says nothing.
+    #[test]
+    fn an_answer_that_does_not_come_in_time_is_told_in_words() {
+        let folder = tempfile::tempdir().unwrap();
+        let socket = folder.path().join("ledger.control");
+        let _listener = UnixListener::bind(&socket).unwrap();
+        let told = |op: &AdminOp| {
+            let mut reached = Reached::Nobody;
+            let asked = ask_noting(&socket, (op, Duration::from_secs(1)), &mut reached);
+            assert_eq!(reached, Reached::Sent);
+            asked.unwrap_err().to_string()
+        };
+        let why = format!(
+            "the store failed: {}: no answer within 1 s; the gateway goes on with it",
+            socket.display()
+        );
+        assert_eq!(told(&AdminOp::AccountList), why);
+        assert_eq!(
+            told(&AdminOp::Maintenance { on: true }),
+            format!("{why}; {UNKNOWN_IF_DONE}")
+        );
+    }
+
+    #[test]
+    fn what_reads_all_of_the_books_is_waited_for_longer() {
+        let actor = Actor {
+            id: "cli".to_owned(),
+            name: "root".to_owned(),
+            role: Role::Admin,
+            address: None,
+        };
+        let by = |op: AdminOp| {
+            let actor = actor.clone();
+            AdminOp::By(Box::new(Acted { actor, op }))
+        };
+        for (op, seconds) in [
+            (AdminOp::Audit, 900),
+            (AdminOp::Repair, 900),
+            (AdminOp::AccountList, 30),
+            (AdminOp::Maintenance { on: true }, 30),
+        ] {
+            let expected = Duration::from_secs(seconds);
+            assert_eq!(wait_for(&op), expected, "{op:?}");
+            assert_eq!(wait_for(&by(op)), expected);
+        }
+    }
 
     /// A folder in place of a socket, or none at all.
     #[test]

@@ -179,7 +179,13 @@ impl Predecessor {
     fn ask(self, what: &str) -> Result<(String, Option<OwnedFd>), StartError> {
         let (told, descriptor) = self
             .exchange(what)
-            .map_err(|error| format!("the gateway that runs does not answer: {error}"))?;
+            .map_err(|error| match control_socket::is_late(&error) {
+                true => format!(
+                    "the gateway that runs does not answer within {} s",
+                    ANSWERS_WITHIN.as_secs()
+                ),
+                false => format!("the gateway that runs does not answer: {error}"),
+            })?;
         let word = |text: &str| text.split(' ').next().map(str::to_owned);
         if word(&told) == word(what) {
             return Ok((told, descriptor));

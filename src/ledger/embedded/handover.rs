@@ -16,7 +16,7 @@ use super::shared::{EmbeddedAccount, Shared};
 use super::spending;
 use crate::clock::monotonic;
 use crate::ledger::admin::{AdminError, AdminOp, AdminReply, ReceiptPage, ReceiptQuery};
-use crate::ledger::control_socket::Reached;
+use crate::ledger::control_socket::{Reached, WAIT_MAX};
 use crate::ledger::journal::LiveHold;
 use crate::ledger::query::{EndUserQuery, EndUserUsage, KeyedRow, UsageQuery};
 use crate::ledger::{Figures, StoreError, control_socket};
@@ -104,7 +104,7 @@ impl Embedded {
         let socket = control_socket::socket_path(&self.path);
         let ask = move || {
             let mut reached = Reached::Nobody;
-            let asked = control_socket::ask_noting(&socket, &op, &mut reached);
+            let asked = control_socket::ask_noting(&socket, (&op, WAIT_MAX), &mut reached);
             (asked, reached != Reached::Nobody)
         };
         let asked = tokio::task::spawn_blocking(ask).await;
