@@ -104,7 +104,8 @@ impl Page {
             disputes,
             refunds_unassigned,
         } = gauges.payments;
-        let help = "Payments elsewhere that were credited to nobody, since they name no account.";
+        let help =
+            "Messages of payments elsewhere that were credited to nobody: they name no account, or were refused.";
         let unassigned = vec![counter(&[], number(unassigned))];
         self.counters("tollgate_payments_unassigned_total", help, unassigned);
         let help = "Messages of refunds of payments that were not credited, or not yet: nothing was taken, and they come again.";

@@ -15,6 +15,7 @@ mod roles;
 mod session;
 mod stripe;
 mod stripe_refunds;
+mod stripe_unassigned;
 mod twins;
 mod unanswered;
 mod unwritten;

@@ -75,6 +75,8 @@ pub(in crate::server::operator) async fn hear(call: &Call<'_>) -> Result<Answer,
     }
 }
 
+/// Credits a payment. One that is credited to nobody, for whatever reason but the ledger's own, counts as such each time that it comes: whether
+/// somebody mends it before Stripe gives it up, nobody knows.
 async fn credit(call: &Call<'_>, hook: &StripeHook, payment: Payment) -> Result<Answer, OperatorError> {
     let Payment {
         event,
@@ -100,13 +102,16 @@ async fn credit(call: &Call<'_>, hook: &StripeHook, payment: Payment) -> Result<
         );
         return Ok(heard(false));
     };
-    check_currency(call, &currency, &format!("payment {reference} ({event})"))?;
+    let what = format!("payment {reference} ({event})");
+    let checked = check_currency(call, &currency, &what);
+    let amount = checked.and_then(|()| amount_of(hook, amount_minor, &what));
+    let amount = amount.inspect_err(|_| unassigned())?;
     let post = CreditPost {
         note: Some(format!("Stripe {event:.100}")),
         is_payment: true,
-        ..CreditPost::top_up(account, amount_of(hook, amount_minor)?, reference)
+        ..CreditPost::top_up(account, amount, reference)
     };
-    let Posted { added, .. } = post_as_stripe(call, &event, post).await?;
+    let Posted { added, .. } = post_as_stripe(call, &what, post).await?;
     Ok(heard(added))
 }
 
@@ -163,8 +168,9 @@ async fn take_one(call: &Call<'_>, hook: &StripeHook, refund: &Refund, sums: &mu
         );
         return Err(OperatorError::not_found("The payment of this refund was not credited."));
     };
-    check_currency(call, &refund.currency, &format!("refund {id} ({event})"))?;
-    let amount = amount_of(hook, refund.amount_minor)?;
+    let what = format!("refund {id} ({event})");
+    check_currency(call, &refund.currency, &what)?;
+    let amount = amount_of(hook, refund.amount_minor, &what)?;
     if refund.is_void {
         sums.credited |= give_again(call, refund, account).await?;
         return Ok(());
@@ -176,7 +182,7 @@ async fn take_one(call: &Call<'_>, hook: &StripeHook, refund: &Refund, sums: &mu
         as_available: true,
         ..CreditPost::top_up(account.clone(), negated(amount)?, id.clone())
     };
-    let Posted { added, entry, .. } = post_as_stripe(call, event, post).await?;
+    let Posted { added, entry, .. } = post_as_stripe(call, &what, post).await?;
     let (took, missing) = (negated(entry.amount)?, amount.saturating_add(entry.amount));
     if added {
         sums.taken = sums.taken.saturating_add(took);
@@ -210,7 +216,8 @@ async fn give_again(call: &Call<'_>, refund: &Refund, account: AccountId) -> Res
         note: Some(format!("Stripe {event:.100}: the refund {reference} came to nothing")),
         ..CreditPost::top_up(account, amount, format!("{reference} void"))
     };
-    Ok(post_as_stripe(call, event, post).await?.added)
+    let what = format!("refund {reference} ({event}), which came to nothing,");
+    Ok(post_as_stripe(call, &what, post).await?.added)
 }
 
 /// An entry, and whose it is.
@@ -238,10 +245,14 @@ async fn found(
     Ok((account, entry))
 }
 
-async fn post_as_stripe(call: &Call<'_>, event: &str, post: CreditPost) -> Result<Posted, OperatorError> {
+async fn post_as_stripe(call: &Call<'_>, what: &str, post: CreditPost) -> Result<Posted, OperatorError> {
+    let is_payment = post.is_payment;
     let op = AdminOp::Credit(CreditOp::Post(post));
     let posted = call.run_as(actor(call), op).await?.map_err(|error| {
-        log::error!("MONEY: Stripe's message {event} cannot be credited: {error}; Stripe sends it again");
+        log::error!("MONEY: Stripe's {what} cannot be posted: {error}; Stripe sends it again");
+        if is_payment && is_refusal(&error) {
+            call.api.admin.telemetry.payments.unassigned();
+        }
         refused(&error)
     })?;
     point("stripe", "credited");
@@ -249,6 +260,14 @@ async fn post_as_stripe(call: &Call<'_>, event: &str, post: CreditPost) -> Resul
         AdminReply::Posted(posted) => Some(posted),
         _ => None,
     })
+}
+
+/// Whether the ledger works, and does not take it: the same will be said of it until somebody has mended the reason.
+fn is_refusal(error: &AdminError) -> bool {
+    !matches!(
+        error,
+        AdminError::Store(_) | AdminError::NotConfirmed(_) | AdminError::Busy(_)
+    )
 }
 
 fn actor(call: &Call<'_>) -> Actor {
@@ -273,8 +292,13 @@ fn check_currency(call: &Call<'_>, currency: &str, what: &str) -> Result<(), Ope
     )))
 }
 
-fn amount_of(hook: &StripeHook, minor: i64) -> Result<Credits, OperatorError> {
-    stripe::amount(minor, hook.decimals).ok_or_else(out_of_range)
+/// # Errors
+/// 400 beyond the range of a balance.
+fn amount_of(hook: &StripeHook, minor: i64, what: &str) -> Result<Credits, OperatorError> {
+    stripe::amount(minor, hook.decimals).ok_or_else(|| {
+        log::error!("MONEY: Stripe's {what} is of an amount beyond the range of a balance: it is refused");
+        out_of_range()
+    })
 }
 
 fn negated(amount: Credits) -> Result<Credits, OperatorError> {

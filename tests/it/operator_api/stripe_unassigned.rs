@@ -1,0 +1,52 @@
+//! Payments by Stripe that are credited to nobody: each is counted, for whatever reason, and no other.
+
+use rust_decimal::Decimal;
+use serde_json::json;
+
+use super::stripe::{COMPLETED, checkout, with_hook};
+use super::{Desk, GROUNDS};
+
+#[tokio::test]
+async fn a_payment_that_is_refused_is_counted_each_time_and_one_that_is_credited_never() {
+    for ground in GROUNDS {
+        let desk = Desk::with(ground, with_hook).await;
+        let paid = |payment: &str, account: &str, cents: i64| checkout(COMPLETED, "paid", payment, account, cents);
+        let counted = || desk.gateway.metrics().sum("tollgate_payments_unassigned_total", &[]);
+        let early = paid("pi_1", "shop", 700);
+        for times in 1..=2 {
+            desk.signed(&early).await.error(404, "not_found_error");
+            assert_eq!(counted(), Decimal::from(times), "no account");
+        }
+        for name in ["shop", "other"] {
+            let account = json!({ "name": name, "tier": "pro" });
+            desk.admin("POST", "/v1/accounts", account).await.done(201);
+        }
+        for is_credited in [true, false] {
+            assert_eq!(desk.signed(&early).await.done(200)["credited"], is_credited);
+            assert_eq!(counted(), Decimal::from(2), "it is credited");
+        }
+        let euros = paid("pi_2", "shop", 700).replace("\"usd\"", "\"eur\"");
+        for (body, status, why) in [
+            (euros, 409, "another currency"),
+            (paid("pi_1", "shop", 701), 409, "another amount"),
+            (paid("pi_1", "other", 700), 409, "another's"),
+            (paid("pi_3", "shop", i64::MAX), 400, "out of range"),
+            // Beside what it has.
+            (paid("pi_4", "shop", 922_337_203), 400, "out of range with the balance"),
+        ] {
+            let before = counted();
+            assert_eq!(desk.signed(&body).await.status, status, "{why}");
+            assert_eq!(counted(), before + Decimal::ONE, "{why} {ground:?}");
+        }
+        let before = counted();
+        let closed = json!({ "status": "closed" });
+        desk.admin("PATCH", "/v1/accounts/shop", closed).await.done(200);
+        let late = desk.signed(&paid("pi_5", "shop", 700)).await;
+        assert!(matches!(late.status, 400 | 409), "{late:?}");
+        assert_eq!(counted(), before + Decimal::ONE, "a closed account");
+        // It was credited before.
+        assert_eq!(desk.signed(&early).await.done(200)["credited"], false);
+        assert_eq!(counted(), before + Decimal::ONE);
+        assert_eq!(desk.balance("shop").await, "7");
+    }
+}
