@@ -16,8 +16,9 @@ pub(in crate::gateway) fn answer(call: &mut Call) {
     call.unseen_since = None;
 }
 
-fn note(call: &mut Call, meter: Meter) {
+fn note(call: &mut Call, mut meter: Meter) {
     let Some(admission) = &mut call.admission else { return };
+    let own_id = meter.take_said().id;
     let Some((reported, completion)) = meter.likely_use() else {
         return;
     };
@@ -34,15 +35,32 @@ fn note(call: &mut Call, meter: Meter) {
         .prices
         .cost(usage, TokenKinds::default(), None)
         .unwrap_or(Credits::MAX);
+    let attempt = call.attempt.as_ref();
+    let provider = attempt.map_or("a provider", |attempt| &*attempt.candidate.upstream.name);
     log::warn!(
-        "request {}: an answer of {} broke off and is not passed on; its provider is likely to charge for {} prompt and {} completion \
-         tokens, which are not billed ({cost})",
+        "request {}: an answer of {} by {provider}, {}, broke off and is not passed on; its provider is likely to charge for {} \
+         prompt and {} completion tokens, which are not billed ({cost})",
         admission.hold.id(),
         model.id,
+        shown(own_id.as_deref()),
         usage.prompt.0,
         usage.completion.0
     );
     admission.recorder.discarded(cost);
+}
+
+/// An answer's own id, by which its provider's export of calls names it. It is the provider's text, of 256 bytes at most: what is more than a name
+/// is not shown.
+fn shown(own_id: Option<&str>) -> String {
+    let is_name = |id: &str| {
+        id.bytes()
+            .all(|byte| byte.is_ascii_alphanumeric() || b"-_.:/+=".contains(&byte))
+    };
+    match own_id {
+        None | Some("") => "without an id".to_owned(),
+        Some(id) if is_name(id) => format!("with the id {id}"),
+        Some(_) => "with an id that is no name".to_owned(),
+    }
 }
 
 #[cfg(test)]

@@ -330,9 +330,10 @@ impl Meter {
 
     /// What the answer said of itself, once it is over.
     pub(in crate::gateway) fn take_said(&mut self) -> Said {
-        match &mut self.tap {
-            Tap::Stream(tap) => tap.take_said(),
-            Tap::Whole(whole) => whole.tap.take_said(),
+        match (&mut self.tap, self.start.other()) {
+            (Tap::Stream(_), Some(other)) => other.take_said(),
+            (Tap::Stream(tap), None) => tap.take_said(),
+            (Tap::Whole(whole), _) => whole.tap.take_said(),
         }
     }
 

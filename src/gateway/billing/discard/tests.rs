@@ -4,6 +4,7 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::gateway::billing::tests::rig::{Asked, Books, STREAM, WHOLE, call_of, event, pass, reported, whole};
+use crate::ledger::tests::logged::logged;
 use crate::pure::charge::Ceiling;
 use crate::pure::usage::PromptTokens;
 
@@ -44,6 +45,36 @@ fn what_a_provider_reported_is_what_it_is_likely_to_charge() {
     assert_eq!(discarded(&WHOLE, &whole("one", &usage)), (1, 13));
     // At most what was admitted of the prompt.
     assert_eq!(discarded(&STREAM, &reported(500, 2, Value::Null)), (1, 104));
+}
+
+/// By both a line of a provider's export, of which there is no receipt, is found in the log.
+#[test]
+fn the_log_names_the_provider_and_the_answers_own_id() {
+    let named = |asked: &Asked<'_>, piece: &str| {
+        let books = Books::with("10");
+        let mut ctx = books.call(1, asked);
+        pass(&mut ctx, piece, false);
+        let mut lines = logged(|| answer(call_of(&mut ctx)));
+        assert_eq!(lines.len(), 1, "{lines:?}");
+        let line = lines.swap_remove(0);
+        let begins = format!("WARN request {}: an answer of openai/m by main, ", ctx.id);
+        let rest = line.strip_prefix(&begins).unwrap_or_else(|| panic!("{line}"));
+        let (own_id, _) = rest.split_once(", broke off").unwrap_or_else(|| panic!("{line}"));
+        own_id.to_owned()
+    };
+    let stream = |id: Value| event(" a b c").replace("\"theirs-1\"", &id.to_string());
+    assert_eq!(named(&STREAM, &event(" a b c")), "with the id theirs-1");
+    let cut = r#"{"id":"gen-1","choices":[{"message":{"content":"one two"#;
+    assert_eq!(named(&WHOLE, cut), "with the id gen-1");
+    // What is answered in one piece though a stream was asked for.
+    let usage = json!({ "prompt_tokens": 9, "completion_tokens": 2 });
+    assert_eq!(named(&STREAM, &whole("one", &usage)), "with the id theirs-1");
+    for none in [Value::Null, json!(""), json!("x".repeat(257))] {
+        assert_eq!(named(&STREAM, &stream(none)), "without an id");
+    }
+    for text in ["two words", "a\nb", "a\u{1b}[1m", "\"", "é"] {
+        assert_eq!(named(&STREAM, &stream(json!(text))), "with an id that is no name");
+    }
 }
 
 #[test]
