@@ -47,6 +47,9 @@ impl Settler {
                         Answer::Apart => Some(Ok(SettleReply::Apart)),
                         Answer::Nothing => None,
                     };
+                    if let Some(Ok(SettleReply::Settled(with))) = &settled {
+                        tell_if_anothers(&debit, with);
+                    }
                     self.read_settled(debit, settled, &mut kept, &mut lost)
                 }
                 release @ Work::Release { .. } => self.read_released(release, &answer, &mut kept),
@@ -145,7 +148,6 @@ impl Settler {
         };
         match with.settled {
             Settled::Now { .. } | Settled::Already => {
-                tell_if_anothers(&debit, &with);
                 self.acknowledged(debit, &with, now, lost);
                 true
             }
@@ -321,9 +323,10 @@ enum Answer {
 }
 
 /// A call of this process that Redis says was settled before this process has told it: somebody else took it over, such as a gateway that was
-/// given a copy of the journal. What that one billed stands, and the client may have been told another cost.
+/// given a copy of the journal. What that one billed stands, and the client may have been told another cost. Only an answer to what was sent says
+/// so: what Redis had acknowledged here before is sent for the second time then, or is looked up.
 fn tell_if_anothers(debit: &QueuedDebit, with: &SettledWith) {
-    let is_first = debit.origin == Origin::Own && debit.sent == 1 && debit.entry.kept_since().is_none();
+    let is_first = debit.origin == Origin::Own && debit.sent == 1;
     if is_first && matches!(with.settled, Settled::Already) {
         log::error!(
             "MONEY: request {} of {} ({}) was settled by another before it ended here, as if its gateway had died: what that billed stands. \

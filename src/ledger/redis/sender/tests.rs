@@ -24,6 +24,7 @@ mod ends;
 mod known;
 mod lost;
 mod moving;
+mod restarts;
 mod working;
 mod writes;
 

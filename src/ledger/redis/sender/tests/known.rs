@@ -32,7 +32,7 @@ fn scripts_run(server: &RedisServer) -> u64 {
     stats.iter().filter_map(calls).sum()
 }
 
-fn balance(shared: &Shared, account: &Account) -> Credits {
+pub(super) fn balance(shared: &Shared, account: &Account) -> Credits {
     let view = block_on(shared.view(&Link::default(), account.id())).unwrap();
     view.figures.balance
 }

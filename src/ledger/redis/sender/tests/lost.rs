@@ -24,7 +24,7 @@ fn that_misses_one(shared: &Arc<Shared>, due_ms: u64) -> Settler {
     settler
 }
 
-fn errors(work: impl FnOnce()) -> Vec<String> {
+pub(super) fn errors(work: impl FnOnce()) -> Vec<String> {
     let errors = logged(work).into_iter().filter(|line| line.starts_with("ERROR"));
     errors.collect()
 }
