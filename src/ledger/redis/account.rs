@@ -1,7 +1,8 @@
 //! An account as this process knows it: the names of its keys in Redis, what is under way, and the last windows seen.
 
+use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU8, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::script::PREFIX;
 use super::slots::slot_of;
@@ -42,8 +43,17 @@ pub struct Account {
     pub(super) reporting: tokio::sync::Mutex<()>,
     windows: Mutex<Vec<(Scope, Window)>>,
     pub(super) numbers: AccountNumbers,
-    /// The numbers of this process that Redis has acknowledged, by their producer.
-    acknowledged: Mutex<(Option<ProducerId>, Numbers)>,
+    /// The numbers of this process that Redis has acknowledged.
+    acknowledged: Mutex<Acknowledged>,
+}
+
+/// Numbers of one producer that Redis has acknowledged.
+#[derive(Debug, Default)]
+struct Acknowledged {
+    producer: Option<ProducerId>,
+    numbers: Numbers,
+    /// Those among them of calls that gave their holds back, the highest [`RELEASED_MAX`].
+    released: BTreeSet<u64>,
 }
 
 impl Account {
@@ -196,28 +206,42 @@ impl Account {
         counts_as.insert(key.clone(), root);
     }
 
-    /// Redis has acknowledged this number.
+    /// Redis has acknowledged the settlement of this number.
     pub(super) fn acknowledge(&self, number: CallNumber) {
-        let mut acknowledged = self.acknowledged.lock().unwrap_or_else(PoisonError::into_inner);
-        let (producer, numbers) = &mut *acknowledged;
-        if *producer != Some(number.producer) {
-            // The last one may be older by birth: the one before was born by a clock that was ahead.
-            let is_last = |producer| self.numbers.are_of(producer);
-            let is_younger = |known: ProducerId| known.born() > number.born && !is_last(number.producer);
-            if producer.is_some_and(|known| is_last(known) || is_younger(known)) {
-                return; // Of the producer before, or of another process.
+        self.lock_acknowledged().resolve(number, &self.numbers);
+    }
+
+    /// Redis has acknowledged that the call of this number gave its hold back: it owed nothing.
+    pub(super) fn acknowledge_release(&self, number: CallNumber) {
+        let mut acknowledged = self.lock_acknowledged();
+        if acknowledged.resolve(number, &self.numbers) {
+            acknowledged.released.insert(number.number);
+            if acknowledged.released.len() > RELEASED_MAX {
+                acknowledged.released.pop_first();
             }
-            (*producer, *numbers) = (Some(number.producer), Numbers::default());
         }
-        numbers.resolve(number.number);
     }
 
     /// Those of the producer's numbers from `first` to `last` that Redis has acknowledged.
     pub(super) fn acknowledged(&self, producer: ProducerId, (first, last): (u64, u64)) -> Vec<u64> {
-        let acknowledged = self.acknowledged.lock().unwrap_or_else(PoisonError::into_inner);
-        let (known, numbers) = &*acknowledged;
-        let is_closed = |number: &u64| *known == Some(producer) && numbers.is_closed(*number);
-        (first..=last.min(numbers.high())).filter(is_closed).collect()
+        let acknowledged = self.lock_acknowledged();
+        let is_closed =
+            |number: &u64| acknowledged.producer == Some(producer) && acknowledged.numbers.is_closed(*number);
+        (first..=last.min(acknowledged.numbers.high()))
+            .filter(is_closed)
+            .collect()
+    }
+
+    /// These of the producer's numbers without those of calls that gave their holds back: a settlement is missing with each that Redis has lost.
+    pub(super) fn settlements_among(&self, producer: ProducerId, numbers: &[u64]) -> Vec<u64> {
+        let acknowledged = self.lock_acknowledged();
+        let is_release =
+            |number: &u64| acknowledged.producer == Some(producer) && acknowledged.released.contains(number);
+        numbers.iter().copied().filter(|number| !is_release(number)).collect()
+    }
+
+    fn lock_acknowledged(&self) -> MutexGuard<'_, Acknowledged> {
+        self.acknowledged.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The scope's window as Redis had it last.
@@ -241,6 +265,26 @@ impl Account {
                 windows.push((scope.clone(), window));
             }
         }
+    }
+}
+
+impl Acknowledged {
+    /// Closes a number. False where it is of the producer before, or of another process; `given` says which producer gave the last one.
+    fn resolve(&mut self, number: CallNumber, given: &AccountNumbers) -> bool {
+        if self.producer != Some(number.producer) {
+            // The last one may be older by birth: the one before was born by a clock that was ahead.
+            let is_last = |producer| given.are_of(producer);
+            let is_younger = |known: ProducerId| known.born() > number.born && !is_last(number.producer);
+            if self.producer.is_some_and(|known| is_last(known) || is_younger(known)) {
+                return false;
+            }
+            *self = Acknowledged {
+                producer: Some(number.producer),
+                ..Acknowledged::default()
+            };
+        }
+        self.numbers.resolve(number.number);
+        true
     }
 }
 
@@ -315,6 +359,9 @@ const SUSPENDED: u8 = 1;
 const CLOSED: u8 = 2;
 /// Keys of which it is remembered what they count as, an account. Redis says it again of any other.
 const COUNTS_AS_MAX: usize = 1024;
+/// Calls of an account of which it is remembered that they gave their holds back, in some 16 kilobytes. The settler's ring has those of the last
+/// while as well: of an older one that is not among them a Redis that goes further back is said to have lost a settlement.
+const RELEASED_MAX: usize = 1024;
 /// Windows remembered for the headers of refusals, an account.
 const WINDOWS_MAX: usize = 256;
 

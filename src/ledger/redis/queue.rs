@@ -112,6 +112,15 @@ impl Work {
         }
     }
 
+    /// The number that is closed with it.
+    pub(super) fn number(&self) -> Option<CallNumber> {
+        match self {
+            Work::Settle(debit) => Some(debit.number),
+            Work::Release { number, .. } => *number,
+            Work::Barrier { .. } => None,
+        }
+    }
+
     /// Whether it is a settlement that Redis may have taken.
     pub(super) fn is_doubted(&self) -> bool {
         matches!(self, Work::Settle(debit) if debit.is_doubted)

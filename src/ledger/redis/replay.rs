@@ -1,29 +1,56 @@
-//! Settlements that Redis acknowledged a short while ago: it may still lose them.
+//! Settlements that Redis acknowledged a short while ago, and releases of calls that had their number: it may still lose them.
 //!
 //! A Redis that restarts or fails over can come back without its last moments. Then these are sent again, which changes nothing
 //! where they are not missing. Until then they stand in the journal, so that a gateway that ends in the same minute as its Redis loses
-//! nothing either, whether it dies or is stopped: whoever starts next finds them there.
+//! nothing either, whether it dies or is stopped: whoever starts next finds them there. A release owes nothing and is not in the journal: where it
+//! is lost, the hold stands until its time is over, and the number is open for as long as its producer is known.
 //!
 //! How old they are counts by the time in which the server took writes. While it takes none it is cut off from its disk or from its replicas,
 //! and may lose what it acknowledged last whenever that ends: then nothing grows old here.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::account::Account;
 use super::admission_breaker::millis;
-use super::queue::QueuedDebit;
-use crate::pure::numbers::ProducerId;
+use super::queue::{QueuedDebit, ReleaseKind, Work};
+use crate::ledger::journal::Entry;
+use crate::pure::ids::RequestId;
+use crate::pure::numbers::{CallNumber, ProducerId};
 use crate::pure::time::Timestamp;
 
-/// The settlements of the last while, oldest first.
+/// The settlements and releases of the last while, oldest first.
 #[derive(Debug)]
 pub(super) struct ReplayBuffer {
     /// Each with the time of `clock` at which it came.
     acknowledged: VecDeque<(u64, QueuedDebit)>,
+    released: VecDeque<(u64, Released)>,
     keep: Duration,
     most: usize,
     clock: WritableTime,
+}
+
+/// A call of this process that had its number and gave its hold back.
+#[derive(Debug)]
+pub(super) struct Released {
+    pub(super) account: Arc<Account>,
+    pub(super) hold: RequestId,
+    pub(super) number: CallNumber,
+}
+
+impl Released {
+    /// What tells Redis once more. It is under way from now on.
+    pub(super) fn again(self) -> Work {
+        self.account.begin();
+        Work::Release {
+            account: self.account,
+            hold: self.hold,
+            number: Some(self.number),
+            kind: ReleaseKind::Sure,
+            entry: Entry::none(),
+        }
+    }
 }
 
 /// For how long the server was known to take writes, in milliseconds.
@@ -44,10 +71,11 @@ impl WritableTime {
 }
 
 impl ReplayBuffer {
-    /// Keeps at most so many. Each shard has a ring, so that nothing is pushed out by what another acknowledges.
+    /// Keeps at most so many settlements. Each shard has a ring, so that nothing is pushed out by what another acknowledges.
     pub(super) fn new(keep: Duration, most: usize) -> ReplayBuffer {
         ReplayBuffer {
             acknowledged: VecDeque::new(),
+            released: VecDeque::new(),
             keep,
             most,
             clock: WritableTime::default(),
@@ -68,6 +96,16 @@ impl ReplayBuffer {
         // It would keep the memory of the call's task as long, and saves Redis work only where the hold is there.
         debit.known = None;
         self.acknowledged.push_back((at, debit));
+    }
+
+    /// Keeps a release acknowledged at `now_ms`. The oldest goes where there is no room: no money is lost with it.
+    pub(super) fn push_released(&mut self, released: Released, now_ms: u64) {
+        let at = self.clock.at(now_ms);
+        self.let_go_before(at);
+        if self.released.len() >= RELEASED_MAX {
+            self.released.pop_front();
+        }
+        self.released.push_back((at, released));
     }
 
     /// The server takes writes at `now_ms`, as far as it says: lets go of what is old enough.
@@ -103,14 +141,17 @@ impl ReplayBuffer {
         while self.acknowledged.front().is_some_and(|(at, _)| *at < oldest) {
             self.let_go();
         }
+        while self.released.front().is_some_and(|(at, _)| *at < oldest) {
+            self.released.pop_front();
+        }
     }
 
-    /// Takes everything, oldest first.
+    /// Takes all settlements, oldest first.
     pub(super) fn take_all(&mut self) -> Vec<QueuedDebit> {
         self.acknowledged.drain(..).map(|(_, debit)| doubted(debit)).collect()
     }
 
-    /// Takes those that are another's now, oldest first.
+    /// Takes those settlements that are another's now, oldest first.
     pub(super) fn take_those(&mut self, is_taken: impl Fn(&QueuedDebit) -> bool) -> Vec<QueuedDebit> {
         let (taken, kept): (VecDeque<_>, VecDeque<_>) = std::mem::take(&mut self.acknowledged)
             .into_iter()
@@ -126,6 +167,15 @@ impl ReplayBuffer {
                 && debit.number.producer == producer
                 && numbers.contains(&debit.number.number)
         })
+    }
+
+    /// Takes these releases, oldest first.
+    pub(super) fn take_released(&mut self, is_taken: impl Fn(&Released) -> bool) -> Vec<Released> {
+        let (taken, kept): (VecDeque<_>, VecDeque<_>) = std::mem::take(&mut self.released)
+            .into_iter()
+            .partition(|(_, released)| is_taken(released));
+        self.released = kept;
+        taken.into_iter().map(|(_, released)| released).collect()
     }
 
     fn let_go(&mut self) {
@@ -149,3 +199,6 @@ const LOOK_MS_MAX: u64 = 5_000;
 /// itself. Redis loses two at most when it runs as conf/README.md says. With what its receipt says, and its slot in the journal, each takes
 /// some two kilobytes: a gateway that keeps so many has 320 to 380 MiB.
 pub(super) const RING_MAX: usize = 131_072;
+
+/// Releases that a shard keeps at most: each is told once more by itself, before what happens after it.
+const RELEASED_MAX: usize = 4096;

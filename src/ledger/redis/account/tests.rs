@@ -70,6 +70,29 @@ fn what_was_acknowledged_is_that_of_the_youngest_producer() {
     assert_eq!(account.acknowledged(one, (1, 9)), [0; 0], "it was replaced");
 }
 
+#[test]
+fn what_was_given_back_is_acknowledged_and_no_settlement() {
+    let account = account();
+    let (one, two) = (producer(0), producer(1));
+    account.acknowledge(CallNumber::new(one, 1));
+    account.acknowledge_release(CallNumber::new(one, 2));
+    assert_eq!(account.acknowledged(one, (1, 9)), [1, 2]);
+    assert_eq!(account.settlements_among(one, &[1, 2, 3]), [1, 3]);
+    assert_eq!(account.settlements_among(two, &[1, 2, 3]), [1, 2, 3]);
+    account.acknowledge(CallNumber::new(two, 1));
+    account.acknowledge_release(CallNumber::new(one, 4));
+    assert_eq!(
+        account.settlements_among(two, &[2, 4]),
+        [2, 4],
+        "its numbers begin anew"
+    );
+    let most = u64::try_from(RELEASED_MAX).unwrap();
+    for number in 1..=most + 1 {
+        account.acknowledge_release(CallNumber::new(two, number));
+    }
+    assert_eq!(account.settlements_among(two, &[1, 2, most + 1]), [1]);
+}
+
 /// The one before was born by a clock that was ahead.
 #[test]
 fn what_was_acknowledged_is_that_of_the_producer_that_gives_the_numbers() {

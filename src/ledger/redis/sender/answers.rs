@@ -13,6 +13,7 @@ use crate::ledger::redis::admission_breaker::millis;
 use crate::ledger::redis::link::{is_unknown_script, needs_another};
 use crate::ledger::redis::queue::{Origin, QueuedDebit, ReleaseKind, Work};
 use crate::ledger::redis::receipts;
+use crate::ledger::redis::replay::Released;
 use crate::ledger::redis::reply;
 use crate::ledger::redis::reply::{SettleReply, SettledWith};
 use crate::ledger::redis::script::EvalMode;
@@ -227,7 +228,9 @@ impl Settler {
             if let Some(number) = number
                 && kind == ReleaseKind::Sure
             {
-                account.acknowledge(number);
+                account.acknowledge_release(number);
+                let account = Arc::clone(&account);
+                self.ring.push_released(Released { account, hold, number }, now);
             }
             self.released(account, hold, kind, entry);
         }

@@ -85,6 +85,8 @@ impl Settler {
         if !self.shared.shards.is_cluster() {
             self.shared.cache.doubt_subscription();
         }
+        let released = self.ring.take_released(|_| true);
+        self.release_again(released);
         let again = self.ring.take_all();
         log::warn!(
             "{:?} was restarted or replaced; the last {} settlements are sent again",

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::Settler;
 use crate::ledger::redis::account::Account;
-use crate::ledger::redis::queue::{QueuedDebit, Work};
+use crate::ledger::redis::queue::Work;
 
 impl Settler {
     /// Hands what belongs to another shard by now over to it. What this one acknowledged of it is sent there once more: it may have become
@@ -13,16 +13,21 @@ impl Settler {
     pub(super) fn hand_over(&mut self) {
         let shared = Arc::clone(&self.shared);
         let (number, now) = (self.shard.number, self.shared.now_ms());
+        let is_others = |account: &Account| shared.shards.of(account).number != number;
         let generation = shared.shards.generation();
         if generation != self.generation {
             self.generation = generation;
-            let is_others = |debit: &QueuedDebit| shared.shards.of(&debit.account).number != number;
-            for mut debit in self.ring.take_those(is_others) {
+            for mut debit in self.ring.take_those(|debit| is_others(&debit.account)) {
                 let owner = shared.shards.of(&debit.account);
                 debit.account.begin();
                 debit.account.queues_at(owner.number);
                 debit.queued_ms = now.max(1);
                 owner.queue.put(Work::Settle(debit), now);
+            }
+            for released in self.ring.take_released(|released| is_others(&released.account)) {
+                let owner = shared.shards.of(&released.account);
+                released.account.queues_at(owner.number);
+                owner.queue.put(released.again(), now);
             }
         }
         let is_mine = |work: &Work| shared.shards.of_slot(work.slot()).number == number;
@@ -39,7 +44,6 @@ impl Settler {
             }
         }
         // Behind those in front: who waits for all that happened before may be among them.
-        let is_others = |account: &Account| shared.shards.of(account).number != number;
         others.extend(self.moving.take_those(is_others, now));
         for work in others {
             let owner = shared.shards.of_slot(work.slot());

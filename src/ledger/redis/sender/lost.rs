@@ -14,6 +14,8 @@ use super::Settler;
 use crate::ledger::StoreError;
 use crate::ledger::redis::account::{Account, producer_field};
 use crate::ledger::redis::link::Link;
+use crate::ledger::redis::queue::Work;
+use crate::ledger::redis::replay::Released;
 use crate::ledger::redis::reply;
 use crate::ledger::redis::shared::Shared;
 use crate::pure::ids::AccountId;
@@ -38,20 +40,49 @@ pub(super) struct Missing {
 }
 
 impl Settler {
-    /// Redis has lost settlements that it had acknowledged.
+    /// Redis has lost numbers that it had acknowledged: settlements, or that calls gave their holds back. No settlement is missing with these.
     pub(super) fn send_lost(&mut self, account: &Arc<Account>, producer: ProducerId, numbers: &[u64]) {
-        let again = self.ring.take(account, producer, numbers);
+        let is_lost = |released: &Released| {
+            let number = released.number;
+            released.account.id() == account.id() && number.producer == producer && numbers.contains(&number.number)
+        };
+        let released = self.ring.take_released(is_lost);
+        self.release_again(released);
+        let numbers = account.settlements_among(producer, numbers);
+        if numbers.is_empty() {
+            return;
+        }
+        let again = self.ring.take(account, producer, &numbers);
         let count = numbers.len();
         log::warn!(
             "Redis has lost {count} settlements of {}; they are sent again",
             account.id()
         );
-        let here: BTreeSet<u64> = again.iter().map(|debit| debit.number.number).collect();
+        let mut here: BTreeSet<u64> = again.iter().map(|debit| debit.number.number).collect();
+        here.extend(self.waiting(account, producer));
         let missing: Vec<u64> = numbers.iter().copied().filter(|n| !here.contains(n)).collect();
         if !missing.is_empty() {
             self.tell_later(account, producer, missing);
         }
         self.send_again(again);
+    }
+
+    /// Tells Redis once more that these calls gave their holds back. What is sent again of settlements goes before it: their answers say which
+    /// numbers are missing up to theirs, and that of a release does not.
+    pub(super) fn release_again(&mut self, released: Vec<Released>) {
+        self.put_in_front(released.into_iter().map(Released::again).collect());
+    }
+
+    /// The producer's numbers of what is still to be sent of an account: when all is sent again, some of it is in a later batch.
+    fn waiting(&self, account: &Account, producer: ProducerId) -> impl Iterator<Item = u64> {
+        let later = self.later.iter().map(|(_, work)| work);
+        let works = self.backlog.iter().chain(later);
+        let numbers = works
+            .filter(move |work| work.is_of(account.id()))
+            .filter_map(Work::number);
+        numbers
+            .filter(move |number| number.producer == producer)
+            .map(|number| number.number)
     }
 
     /// Tells what nobody here has, once it is not handed over either; at once where nobody else can have it.

@@ -17,7 +17,7 @@ use crate::ledger::redis::link::Link;
 use crate::ledger::redis::names::Names;
 use crate::ledger::redis::open_places::OpenPlaces;
 use crate::ledger::redis::queue::{Origin, QueuedDebit};
-use crate::ledger::redis::replay::ReplayBuffer;
+use crate::ledger::redis::replay::{Released, ReplayBuffer};
 use crate::ledger::terms::{AccountTerms, TermsChange};
 use crate::ledger::tests::rig::{block_on, debit, key_create, request_id};
 use crate::pure::account::Scope;
@@ -91,6 +91,14 @@ fn settled(name: &str, producer: u64, number: u64) -> QueuedDebit {
     }
 }
 
+fn released(number: u64) -> Released {
+    Released {
+        account: Arc::new(Account::new(account("acme"))),
+        hold: request_id(number),
+        number: CallNumber::new(ProducerId(5), number),
+    }
+}
+
 fn numbers(debits: Vec<QueuedDebit>) -> Vec<(String, u64, u64)> {
     let name = |debit: QueuedDebit| {
         let number = debit.number;
@@ -112,6 +120,28 @@ fn what_was_acknowledged_is_kept_for_its_time_and_no_longer() {
         let mut ring = filled();
         ring.tend(now_ms);
         assert_eq!(ring.take_all().len(), kept, "{now_ms}");
+    }
+}
+
+#[test]
+fn what_was_given_back_is_kept_as_long_as_what_was_settled() {
+    for (now_ms, kept) in [(1_100, 2), (1_101, 1), (1_150, 1), (1_151, 0)] {
+        for by_push in [false, true] {
+            let mut ring = ReplayBuffer::new(Duration::from_millis(100), 10);
+            ring.tend(1_000);
+            for (number, at_ms) in [(1, 1_000), (2, 1_050)] {
+                ring.push_released(released(number), at_ms);
+            }
+            match by_push {
+                true => ring.push_released(released(3), now_ms),
+                false => ring.tend(now_ms),
+            }
+            assert!(ring.take_all().is_empty(), "they are no settlements");
+            let of_first = ring.take_released(|released| released.number.number == 1).len();
+            let others = ring.take_released(|_| true).len();
+            assert_eq!(of_first, usize::from(kept == 2), "{now_ms} {by_push}");
+            assert_eq!(of_first + others, kept + usize::from(by_push), "{now_ms} {by_push}");
+        }
     }
 }
 

@@ -1,9 +1,14 @@
-//! A Redis that comes back: what is told of calls of this process.
+//! A Redis that comes back with all that it had or without its last moments, and a slot that gets another master: what is told of calls of this
+//! process, and what Redis hears again.
 
 use super::known::{balance, send_all};
 use super::lost::errors;
 use super::*;
+use crate::ledger::redis::tests::parted;
 use crate::ledger::tests::redis_server::until;
+
+/// The producer of [`settlement`].
+const PRODUCER: ProducerId = ProducerId(5);
 
 /// Calls of this process end under these numbers, in this order, and owe 1 each.
 fn settle(
@@ -20,6 +25,14 @@ fn settle(
     })
 }
 
+/// A call of this process ends whose stream had begun, and owes nothing.
+fn give_back(settler: &mut Settler, server: &RedisServer, account: &Arc<Account>, number: u64) {
+    let (hold, number) = (request_id(number), CallNumber::new(PRODUCER, number));
+    let queue = &settler.shard.queue;
+    queue.release(account, hold, Some(number), ReleaseKind::Sure, Entry::none());
+    send_all(settler, server);
+}
+
 /// Kills the server and starts it again, and has the settler go on. What it tells as errors.
 fn restarted(settler: &mut Settler, server: &mut RedisServer) -> Vec<String> {
     server.restart();
@@ -28,6 +41,18 @@ fn restarted(settler: &mut Settler, server: &mut RedisServer) -> Vec<String> {
         until("it is back", || block_on(settler.connection()).is_some());
         send_all(settler, server);
     })
+}
+
+/// The highest number that acme has met, and those that are open.
+fn known(server: &RedisServer) -> Vec<String> {
+    let record = server.ask("HGET tg1:{acme} p0000000000000005").pop().unwrap();
+    let mut words: Vec<String> = record.split_ascii_whitespace().map(str::to_owned).collect();
+    words.remove(1); // The day.
+    words
+}
+
+fn save(server: &RedisServer) {
+    assert_eq!(server.ask("SAVE"), ["+OK"]);
 }
 
 /// After each restart, every debit of the minute before it was told as settled by another gateway.
@@ -42,4 +67,94 @@ fn what_redis_had_acknowledged_here_is_not_told_as_anothers() {
         assert_eq!(restarted(&mut settler, &mut server), [""; 0]);
         assert_eq!(balance(&shared, &acme), credits("98"));
     }
+}
+
+/// More than a batch, the last numbers first: those of the next batch were told as lost for good.
+#[test]
+fn what_redis_lost_is_taken_again_and_not_told_as_lost_for_good() {
+    let mut server = RedisServer::start();
+    let shared = opened(&server);
+    let acme = make(&shared, "1000");
+    save(&server);
+    let mut settler = settler(&shared);
+    assert_eq!(settle(&mut settler, &server, &acme, (1..=300).rev()), [""; 0]);
+    assert_eq!(restarted(&mut settler, &mut server), [""; 0]);
+    assert_eq!(balance(&shared, &acme), credits("700"));
+    assert_eq!(known(&server), ["300"]);
+}
+
+/// No settlement is missing with it. Its number stayed open, and the next settlement told it as one that is lost for good.
+#[test]
+fn that_a_call_owed_nothing_is_told_again_to_a_redis_that_lost_it() {
+    let mut server = RedisServer::start();
+    let shared = opened(&server);
+    let acme = make(&shared, "100");
+    let mut settler = settler(&shared);
+    let held = block_on(shared.try_reserve(&Link::default(), &acme, (&request(2, "5"), true), &mut None));
+    held.unwrap().unwrap();
+    assert_eq!(settle(&mut settler, &server, &acme, [1]), [""; 0]);
+    save(&server);
+    give_back(&mut settler, &server, &acme, 2);
+    for number in [3, 4] {
+        assert_eq!(restarted(&mut settler, &mut server), [""; 0]);
+        let view = block_on(shared.view(&Link::default(), acme.id())).unwrap();
+        assert_eq!((view.open_holds, view.figures.held), (0, Credits::ZERO));
+        assert_eq!(settle(&mut settler, &server, &acme, [number]), [""; 0]);
+        assert_eq!(known(&server), [number.to_string()]);
+    }
+    assert_eq!(balance(&shared, &acme), credits("97"));
+    assert!(!acme.is_under_way());
+}
+
+/// By its number, on a server that stayed the same; also where it is too long ago to be told again.
+#[test]
+fn that_a_call_owed_nothing_is_lost_without_a_settlement() {
+    let server = RedisServer::start();
+    let shared = opened(&server);
+    let acme = make(&shared, "100");
+    let mut settler = settler(&shared);
+    assert_eq!(settle(&mut settler, &server, &acme, [1]), [""; 0]);
+    server.ask("COPY tg1:{acme} kept");
+    for (is_old, expected) in [(false, vec!["3"]), (true, vec!["3", "2"])] {
+        give_back(&mut settler, &server, &acme, 2);
+        if is_old {
+            drop(settler.ring.take_released(|_| true));
+        }
+        server.ask("COPY kept tg1:{acme} REPLACE");
+        assert_eq!(settle(&mut settler, &server, &acme, [3]), [""; 0]);
+        assert_eq!(known(&server), expected);
+    }
+}
+
+/// The new master has the debit, and was made one without the release.
+#[test]
+fn what_is_handed_over_is_no_debit_of_another_gateway_and_no_loss() {
+    let (first, second) = (RedisServer::start(), RedisServer::start());
+    let shared = parted(&first, &second, "beta");
+    let acme = make(&shared, "100");
+    let of_acme = || {
+        let number = shared.shards.of(&acme).number;
+        Settler::new(Arc::clone(&shared), shared.shards.all().remove(number))
+    };
+    let mut before = of_acme();
+    assert_eq!(settle(&mut before, &first, &acme, [1]), [""; 0]);
+    let port = second.port();
+    assert_eq!(
+        first.ask(&format!("MIGRATE 127.0.0.1 {port} tg1:{{acme}} 0 5000 COPY")),
+        ["+OK"]
+    );
+    give_back(&mut before, &first, &acme, 2);
+    let layout = Layout {
+        ranges: [(acme.slot(), acme.slot(), format!("127.0.0.1:{port}"))].into(),
+        nodes: Default::default(),
+    };
+    shared.shards.laid_out(&layout);
+    before.take();
+    let mut after = of_acme();
+    assert_ne!(after.shard.number, before.shard.number);
+    assert_eq!(settle(&mut after, &second, &acme, []), [""; 0]);
+    assert_eq!(known(&second), ["2"]);
+    assert_eq!(settle(&mut after, &second, &acme, [3]), [""; 0]);
+    assert_eq!(known(&second), ["3"]);
+    assert!(!acme.is_under_way());
 }
