@@ -51,13 +51,22 @@ pub(super) struct EventTimes {
     pub(super) known: Timestamp,
 }
 
-/// What was told of an account's refused calls.
+/// What was told of an account's refused calls: the first, and then one that leaves less than half of what the one told before left. So a
+/// call that needs more than there is does not use up the event of the end.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Told {
-    /// That one was refused for lack of credit, since credit came in last.
-    pub(super) exhausted: bool,
-    /// That one was refused by this month's quota.
-    pub(super) quota: Option<(Month, Credits)>,
+    /// Of lack of credit, since credit came in last: the balance at the refusal that was told last, at least 0.
+    pub(super) exhausted: Option<Credits>,
+    /// Of a month's quota: the month, the quota, and what of it was not used at the refusal that was told last.
+    pub(super) quota: Option<(Month, Credits, Credits)>,
+}
+
+/// What a refusal left that a build told which did not keep that: so much that the next one is told.
+pub(super) const LEFT_UNKNOWN: Credits = Credits::MAX;
+
+/// Whether a refusal is told that leaves so much, where the one that was told before left `before`.
+pub(super) fn is_told_again(left: Credits, before: Credits) -> bool {
+    left.saturating_add(left) < before
 }
 
 impl Refused {

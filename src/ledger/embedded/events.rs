@@ -21,7 +21,7 @@ use crate::pure::time::Timestamp;
 impl Embedded {
     /// A call is refused, and is not tried again. Called while the account is locked.
     pub(super) fn refused(&self, cell: &Arc<EmbeddedAccount>, denial: &Denial, quota: Credits) {
-        if let Some(refused) = cell.told.first(denial, quota, self.shared.clock.now()) {
+        if let Some(refused) = cell.told.to_tell(denial, quota, self.shared.clock.now()) {
             let cell = Arc::clone(cell);
             // Where the thread has ended, nobody is told any more.
             drop(self.tell(Command::Refused { cell, refused }));

@@ -1,8 +1,8 @@
-//! What an account's operator was told of its refused calls: memory says which refusal is the first.
+//! What an account's operator was told of its refused calls: memory says which refusal is told.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use crate::ledger::events::{Refused, Told};
+use crate::ledger::events::{Refused, Told, is_told_again};
 use crate::pure::account::{AccountState, Denial};
 use crate::pure::money::Credits;
 use crate::pure::time::Timestamp;
@@ -22,26 +22,37 @@ impl ToldOf {
 
     /// Credit has come in. Called while the account is locked in which it is now.
     pub(super) fn credited(&self, _locked: &AccountState) {
-        self.lock().exhausted = false;
+        self.lock().exhausted = None;
     }
 
-    /// What is to be told of a refusal, if it is the first of its kind. Called while the account is locked that refused.
-    pub(super) fn first(&self, denial: &Denial, quota: Credits, now: Timestamp) -> Option<Refused> {
+    /// What is to be told of a refusal, if it is the first of its kind, or leaves less than half of what the one told before left. Called while
+    /// the account is locked that refused.
+    pub(super) fn to_tell(&self, denial: &Denial, quota: Credits, now: Timestamp) -> Option<Refused> {
         match *denial {
             Denial::Credit { available, held, .. } => {
-                let was_told = std::mem::replace(&mut self.lock().exhausted, true);
-                (!was_told).then_some(Refused::Credit { available, held })
+                let left = available.saturating_add(held).max(Credits::ZERO);
+                let mut told = self.lock();
+                let is_told = told.exhausted.is_none_or(|before| is_told_again(left, before));
+                if is_told {
+                    told.exhausted = Some(left);
+                }
+                is_told.then_some(Refused::Credit { available, held })
             }
             Denial::Quota { used, held, .. } => {
-                let month = now.month();
-                let was = self.lock().quota.replace((month, quota));
+                let (month, left) = (now.month(), quota.saturating_sub(used).max(Credits::ZERO));
+                let mut told = self.lock();
+                let of_this = told.quota.filter(|(of, value, _)| (*of, *value) == (month, quota));
+                let is_told = of_this.is_none_or(|(_, _, before)| is_told_again(left, before));
+                if is_told {
+                    told.quota = Some((month, quota, left));
+                }
                 let refused = Refused::Quota {
                     month,
                     quota,
                     used,
                     held,
                 };
-                (was != Some((month, quota))).then_some(refused)
+                is_told.then_some(refused)
             }
             Denial::Requests(_)
             | Denial::Tokens(_)
@@ -55,7 +66,7 @@ impl ToldOf {
     /// What could not be written is told by the next.
     pub(super) fn forget(&self, refused: &Refused) {
         match refused {
-            Refused::Credit { .. } => self.lock().exhausted = false,
+            Refused::Credit { .. } => self.lock().exhausted = None,
             Refused::Quota { .. } => self.lock().quota = None,
         }
     }
@@ -84,13 +95,16 @@ mod tests {
         ];
         for refused in &refused {
             *told.lock() = Told {
-                exhausted: true,
-                quota: Some((now.month(), quota)),
+                exhausted: Some(zero),
+                quota: Some((now.month(), quota, zero)),
             };
             told.forget(refused);
             let is_credit = matches!(refused, Refused::Credit { .. });
             let left = *told.lock();
-            assert_eq!((left.exhausted, left.quota.is_some()), (!is_credit, is_credit));
+            assert_eq!(
+                (left.exhausted.is_some(), left.quota.is_some()),
+                (!is_credit, is_credit)
+            );
         }
     }
 }

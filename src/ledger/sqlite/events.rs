@@ -1,8 +1,9 @@
 //! Events for webhooks in the embedded ledger's file: each is written in the transaction that is its cause, so that neither is there without
 //! the other.
 //!
-//! `event_accounts` has what was told of an account: of which `low_balance`, whether a call was refused for lack of credit since credit came
-//! in last, and by which month's quota. Its row of the empty name counts the events that were dropped.
+//! `event_accounts` has what was told of an account: of which `low_balance`; in `exhausted` whether a call was refused for lack of credit since
+//! credit came in last, 0 where none was, 1 by builds that did not keep what was left then, else that and 2; by which month's quota one was
+//! refused, and in `quota_told` both with what was left of it. Its row of the empty name counts the events that were dropped.
 
 use std::collections::HashMap;
 
@@ -14,7 +15,8 @@ use crate::ledger::StoreError;
 use crate::ledger::admin::credits::CreditPost;
 use crate::ledger::admin::events::{Delivery, Event, EventCount, EventKind, next_due};
 use crate::ledger::events::{
-    self, DUE_WITHIN_MS, EventTimes, KEEP_MS, OPEN_MAX, OPEN_PER_ACCOUNT_MAX, REMEMBERED_MS, Refused, Told,
+    self, DUE_WITHIN_MS, EventTimes, KEEP_MS, LEFT_UNKNOWN, OPEN_MAX, OPEN_PER_ACCOUNT_MAX, REMEMBERED_MS, Refused,
+    Told,
 };
 use crate::pure::ids::AccountId;
 use crate::pure::money::Credits;
@@ -38,6 +40,11 @@ pub(super) fn complete_schema(connection: &Connection) -> Result<(), StoreError>
          CREATE TABLE IF NOT EXISTS event_ids (id TEXT PRIMARY KEY, until INTEGER NOT NULL) STRICT, WITHOUT ROWID;
          COMMIT;",
     )?;
+    let sql = "SELECT count(*) FROM pragma_table_info('event_accounts') WHERE name = 'quota_told'";
+    let known: i64 = connection.query_row(sql, [], |row| row.get(0))?;
+    if known == 0 {
+        connection.execute_batch("ALTER TABLE event_accounts ADD COLUMN quota_told TEXT")?;
+    }
     Ok(())
 }
 
@@ -148,15 +155,19 @@ fn raise(
 impl Database {
     /// What was told of accounts' refused calls.
     pub(in crate::ledger) fn told(&self) -> Result<HashMap<String, Told>, StoreError> {
-        let sql = "SELECT account, exhausted, quota_month, quota FROM event_accounts WHERE account != ''";
+        let sql = "SELECT account, exhausted, quota_month, quota, quota_told FROM event_accounts WHERE account != ''";
         let mut statement = self.connection.prepare(sql)?;
         let mut rows = statement.query([])?;
         let mut all = HashMap::new();
         while let Some(row) = rows.next()? {
             let quota: Option<(i64, i64)> = row.get::<_, Option<i64>>(2)?.zip(row.get(3)?);
+            let quota_told: Option<String> = row.get(4)?;
             let told = Told {
-                exhausted: row.get(1)?,
-                quota: quota.map(|(month, quota)| (Month(month), Credits::from_pico(quota))),
+                exhausted: left_of_credit(row.get(1)?),
+                quota: quota.map(|(month, quota)| {
+                    let (month, quota) = (Month(month), Credits::from_pico(quota));
+                    (month, quota, left_of_quota(month, quota, quota_told.as_deref()))
+                }),
             };
             all.insert(row.get(0)?, told);
         }
@@ -174,12 +185,16 @@ impl Database {
         let at = self.event_times(at);
         let t = self.connection.transaction()?;
         raise(&t, (None, refused.kind()), Some(account), &refused.data(account), at)?;
-        let (month, quota) = told.quota.map(|(month, quota)| (month.0, quota.pico())).unzip();
+        let exhausted = told.exhausted.map_or(0, |left| left.pico().saturating_add(LEFT_FROM));
+        let (month, quota) = told.quota.map(|(month, quota, _)| (month.0, quota.pico())).unzip();
+        let quota_told = told
+            .quota
+            .map(|(month, quota, left)| quota_text(month, quota) + &left.pico().to_string());
         t.prepare_cached(
-            "INSERT INTO event_accounts (account, exhausted, quota_month, quota) VALUES (?1, ?2, ?3, ?4)
-             ON CONFLICT (account) DO UPDATE SET exhausted = ?2, quota_month = ?3, quota = ?4",
+            "INSERT INTO event_accounts (account, exhausted, quota_month, quota, quota_told) VALUES (?1, ?2, ?3, ?4, ?5)
+             ON CONFLICT (account) DO UPDATE SET exhausted = ?2, quota_month = ?3, quota = ?4, quota_told = ?5",
         )?
-        .execute(params![account.as_str(), told.exhausted, month, quota])?;
+        .execute(params![account.as_str(), exhausted, month, quota, quota_told])?;
         t.commit()?;
         Ok(())
     }
@@ -319,6 +334,29 @@ fn raise_new(t: &Transaction<'_>, event: &Event, now: EventTimes) -> Result<(), 
     Ok(())
 }
 
+/// What was left of the credit, as `exhausted` has it; none where nothing was told.
+fn left_of_credit(exhausted: i64) -> Option<Credits> {
+    match exhausted {
+        ..=0 => None,
+        1 => Some(LEFT_UNKNOWN),
+        left => Some(Credits::from_pico(left.saturating_sub(LEFT_FROM))),
+    }
+}
+
+/// What was left of the quota, as `quota_told` has it. That of another month or quota is from before a build that did not keep it told of this.
+fn left_of_quota(month: Month, quota: Credits, told: Option<&str>) -> Credits {
+    let left = told.and_then(|text| text.strip_prefix(&quota_text(month, quota)));
+    let left = left.and_then(|left| left.parse::<i64>().ok());
+    left.map_or(LEFT_UNKNOWN, Credits::from_pico)
+}
+
+/// What `quota_told` begins with.
+fn quota_text(month: Month, quota: Credits) -> String {
+    format!("{} {} ", month.0, quota.pico())
+}
+
+/// `exhausted` where nothing was left.
+const LEFT_FROM: i64 = 2;
 /// Events of keys that are raised in one transaction.
 const RAISED_AT_ONCE: usize = 1_000;
 

@@ -160,7 +160,6 @@ cases! {
         a_credit_entry_is_told,
         a_balance_that_falls_is_told_once,
         another_low_balance_is_told_anew,
-        a_call_without_credit_is_told_until_credit_comes,
         a_quota_is_told_once_a_month_and_value,
         of_many_racers_one_crosses,
         an_event_is_claimed_by_one_at_a_time,
@@ -172,6 +171,10 @@ cases! {
         a_shortage_of_credit_is_told_by_the_last_try,
         a_shortage_of_quota_is_told_by_the_last_try,
         a_first_try_that_finds_nothing_left_is_told,
+        a_call_without_credit_is_told_until_credit_comes,
+        a_refusal_for_what_is_held_is_no_event_and_the_end_is,
+        a_large_call_leaves_the_end_of_the_credit_to_tell,
+        a_large_call_leaves_the_end_of_the_quota_to_tell,
     ],
     commands: [
         a_key_has_at_most_its_accounts_tier,

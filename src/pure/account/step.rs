@@ -67,9 +67,10 @@ pub struct ReserveRequest {
 }
 
 impl ReserveRequest {
-    /// Whether an event tells of this refusal, where it is of a kind that events tell of.
+    /// Whether an event tells of this refusal, where it is of a kind that events tell of. It tells of none that is for what open calls hold:
+    /// that is back in a moment.
     pub fn tells_of(&self, denial: &Denial) -> bool {
-        self.is_last || denial.leaves_nothing(self.quota)
+        (self.is_last || denial.leaves_nothing(self.quota)) && !self.fits_without_holds(denial)
     }
 
     /// Whether it was refused for what open calls hold: had all of them ended, and cost nothing, it might be granted.

@@ -4,7 +4,10 @@
 -- ue<id>   due (ms), kind, at (ms), what is told of it (ledger/redis/events.rs);  uew<id>  who is still to be told (JSON), once that is known
 -- uen, ued  how many there were, and how many of them were dropped
 -- uek      ids that are raised once, and until when (ms) they are known: id:ms, a blank behind each
--- uel      low_balance, and behind it t where it was told;  uex  a call was refused for lack of credit;  ueq  the month and quota that one was
+-- uel      low_balance, and behind it t where it was told
+-- uex      1: a call was refused for lack of credit, since credit came in last; and behind it what was left then
+-- ueq      the month and quota by which one was refused;  uer  both, and what was left then
+-- Gateways of earlier builds write uex without what was left, and no uer; any uex, and a ueq of the same month and quota, keep them silent.
 
 -- One function that makes the others, for most calls need none.
 local function events()
@@ -47,5 +50,19 @@ local function events()
     end
   end
 
-  return raise, watch
+  -- Whether a refusal of this kind is told that leaves so much beside what open calls hold: the first is, and then one that leaves less than
+  -- half of what the one told before left. That is noted.
+  local function is_told(account, field, of, left)
+    local known, before = redis.call('HGET', account, field), nil
+    if known and string.sub(known, 1, #of + 1) == of .. ' ' then before = string.sub(known, #of + 2) end
+    if less(left, '0') then left = '0' end
+    if before then
+      local twice = sum(account, left, left)
+      if not twice or not less(twice, before) then return false end
+    end
+    redis.call('HSET', account, field, of .. ' ' .. left)
+    return true
+  end
+
+  return raise, watch, is_told
 end

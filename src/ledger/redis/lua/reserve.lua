@@ -61,9 +61,15 @@ if wanted ~= '0' then
   if less(avail, at_least) then
     local window = started .. string.format(' %d %d %d', counted, tokens, open)
     redis.call('HSET', account, 'w' .. scope, window)
-    local is_told = #ARGV[12] == 1 or #ARGV[12] == 3 and not less('0', avail)
-    if is_told and redis.call('HSETNX', account, 'uex', '1') == 1 then
-      events()(account, 'account.exhausted', now, avail .. ' ' .. committed .. ' ' .. used)
+    if #ARGV[12] == 1 or #ARGV[12] == 3 and not less('0', avail) then
+      -- What open calls hold is back in a moment: no event tells that there would be enough without it.
+      local left = sum(account, committed, negated(used), avail)
+      if left and less(left, at_least) then
+        local raise, _, is_told = events()
+        if is_told(account, 'uex', '1', left) then
+          raise(account, 'account.exhausted', now, avail .. ' ' .. committed .. ' ' .. used)
+        end
+      end
     end
     return string.format('credit %s %s %s %s %s', now_text, window, avail, committed, used)
   end
@@ -73,10 +79,14 @@ if wanted ~= '0' then
       local window = started .. string.format(' %d %d %d', counted, tokens, open)
       redis.call('HSET', account, 'w' .. scope, window)
       local quota = #ARGV[12] ~= 2 and sum(account, below_wanted, wanted)
-      local is_told = quota and (#ARGV[12] == 1 or not less(used, quota))
-      if is_told and redis.call('HGET', account, 'ueq') ~= month .. ' ' .. quota then
-        redis.call('HSET', account, 'ueq', month .. ' ' .. quota)
-        events()(account, 'account.quota_reached', now, month .. ' ' .. quota .. ' ' .. used .. ' ' .. committed)
+      -- As above: not where it would fit without what open calls hold.
+      if quota and less(below_least, used) and (#ARGV[12] == 1 or not less(used, quota)) then
+        local raise, _, is_told = events()
+        local of, left = month .. ' ' .. quota, sum(account, quota, negated(used))
+        if left and is_told(account, 'uer', of, left) then
+          redis.call('HSET', account, 'ueq', of)
+          raise(account, 'account.quota_reached', now, of .. ' ' .. used .. ' ' .. committed)
+        end
       end
       return string.format('quota %s %s %s %s', now_text, window, used, committed)
     end

@@ -1,6 +1,7 @@
 //! Events for webhooks, with several gateways on one Redis.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 
 use futures::future::join_all;
 
@@ -14,6 +15,7 @@ use crate::ledger::tests::cases::events::told;
 use crate::ledger::tests::redis_group::RedisCluster;
 use crate::ledger::tests::redis_server::{RedisServer, until};
 use crate::ledger::tests::rig::{audit_is_clean, block_on, caller_of, credits, debit, key_create, on_workers, run};
+use crate::pure::account::ReserveRequest;
 use crate::pure::ids::{ApiKey, KeyDigest, KeyId};
 use crate::pure::limits::LimitOverrides;
 
@@ -52,10 +54,59 @@ fn of_many_racers_on_three_nodes_one_crosses() {
     for ledger in &nodes {
         block_on(on_node(ledger, &caller).figures()).unwrap();
     }
+    // While calls held the last of it, those that came were refused for that alone.
+    for (n, ledger) in (1_000_000..).zip(&nodes) {
+        block_on(on_node(ledger, &caller).reserve(&request(n, "1")))
+            .unwrap()
+            .unwrap_err();
+    }
     let mut kinds: Vec<EventKind> = told(first, &caller).iter().map(|event| event.kind).collect();
     kinds.sort_unstable();
     assert_eq!(kinds, [EventKind::LowBalance, EventKind::Exhausted]);
     audit_is_clean(first);
+}
+
+/// A gateway of an earlier build tells of what is only held as well, and keeps nothing of what was left: so the end is told all the same, once,
+/// and what is noted by then keeps that gateway silent.
+#[test]
+fn what_an_earlier_gateway_told_does_not_use_up_the_end() {
+    let server = RedisServer::start();
+    let ledger = node(&server, patient());
+    let caller = caller_of(&ledger, "acme", "1", LimitOverrides::default());
+    told(&ledger, &caller);
+    server.ask("HSET tg1:{acme} uex 1");
+    let refused = |numbers: Range<u64>, quota: &str| {
+        for n in numbers {
+            let asked = ReserveRequest {
+                quota: credits(quota),
+                ..request(n, "2")
+            };
+            block_on(caller.reserve(&asked)).unwrap().unwrap_err();
+        }
+    };
+    let field = |name: &str| server.ask(&format!("HGET tg1:{{acme}} {name}")).pop().unwrap();
+    let kinds = || -> Vec<EventKind> { told(&ledger, &caller).iter().map(|event| event.kind).collect() };
+    refused(1..4, "100");
+    assert_eq!(kinds(), [EventKind::Exhausted]);
+    assert_eq!(field("uex"), "1 1000000000000");
+    // It puts its flag where there is none.
+    assert_eq!(server.ask("HSETNX tg1:{acme} uex 1"), [":0"]);
+    let credit = AdminOp::CreditsAdd {
+        account: caller.account.id.clone(),
+        amount: credits("99"),
+        reference: "much".to_owned(),
+    };
+    run(&ledger, credit).unwrap();
+    assert_eq!(kinds(), [EventKind::CreditsAdded]);
+    refused(4..7, "1");
+    assert_eq!(kinds(), [EventKind::QuotaReached]);
+    let quota = field("ueq");
+    assert!(quota.ends_with(" 1000000000000"), "{quota}");
+    // Its own note of the same quota says nothing of what was left.
+    server.ask("HDEL tg1:{acme} uer");
+    refused(7..10, "1");
+    assert_eq!(kinds(), [EventKind::QuotaReached]);
+    assert_eq!(field("ueq"), quota);
 }
 
 /// What one gateway raises, another hears of and claims, and nobody else meanwhile.

@@ -6,7 +6,7 @@ use super::entries::post;
 use super::*;
 use crate::ledger::admin::credits::{CreditKind, CreditPost};
 use crate::ledger::admin::events::{Delivery, Event, EventKind};
-use crate::ledger::events::{DUE_WITHIN_MS, KEEP_MS, OPEN_PER_ACCOUNT_MAX, REMEMBERED_MS};
+use crate::ledger::events::{DUE_WITHIN_MS, KEEP_MS, LEFT_UNKNOWN, OPEN_PER_ACCOUNT_MAX, REMEMBERED_MS, Refused, Told};
 use crate::ledger::terms::AccountTerms;
 
 fn event(id: &str, account: Option<&str>) -> Event {
@@ -80,8 +80,41 @@ fn an_account_is_exhausted_again_only_when_credit_has_come_in() {
     for (amount, expected) in [(-1, true), (0, true), (1, false)] {
         rig.post(&correction(&amount.to_string(), amount));
         let told = rig.database.told().unwrap();
-        assert_eq!(told.get("acme").unwrap().exhausted, expected, "{amount}");
+        assert_eq!(told.get("acme").unwrap().exhausted.is_some(), expected, "{amount}");
     }
+}
+
+/// What an earlier build wrote says nothing of it.
+#[test]
+fn what_was_left_when_a_refusal_was_told_is_kept() {
+    let mut rig = Rig::new();
+    let (zero, left, quota) = (Credits::ZERO, Credits::from_pico(7), Credits::from_pico(9));
+    let month = NOW.month();
+    for (exhausted, of_quota) in [
+        (None, Some((month, quota, left))),
+        (Some(zero), None),
+        (Some(Credits::from_pico(1)), Some((month, quota, zero))),
+        (Some(left), Some((month, quota, left))),
+    ] {
+        let told = Told {
+            exhausted,
+            quota: of_quota,
+        };
+        let refused = Refused::Credit {
+            available: zero,
+            held: zero,
+        };
+        rig.database.raise_refused(&acme(), &refused, told, NOW).unwrap();
+        rig.database = Database::open(&rig.path()).unwrap();
+        assert_eq!(rig.database.told().unwrap()["acme"], told);
+    }
+    let month = month.0;
+    rig.change(&format!(
+        "UPDATE event_accounts SET exhausted = 1, quota_month = {month}, quota = 10"
+    ));
+    let told = rig.database.told().unwrap()["acme"];
+    assert_eq!(told.exhausted, Some(LEFT_UNKNOWN));
+    assert_eq!(told.quota.unwrap().2, LEFT_UNKNOWN, "what is kept is of another quota");
 }
 
 #[test]

@@ -320,3 +320,37 @@ fn a_refusal_is_for_open_calls_where_without_them_there_would_be_exactly_enough(
     let none_allowed = ReserveRequest { limits, ..asked };
     assert!(!none_allowed.fits_without_holds(&Denial::Concurrency(rate)));
 }
+
+/// What is held is back in a moment: an event that tells of it tells of no end.
+#[test]
+fn an_event_tells_of_what_would_not_fit_without_holds() {
+    let asked = |is_last| ReserveRequest {
+        quota: credits(70),
+        at_least: credits(30),
+        is_last,
+        ..request(1, 60)
+    };
+    let rate = account(1).rate(&Scope::Account, asked(true).limits, NOW);
+    let credit = |available, held| Denial::Credit {
+        available: credits(available),
+        held: credits(held),
+        rate,
+    };
+    let quota = |used, held| Denial::Quota {
+        used: credits(used),
+        held: credits(held),
+        rate,
+    };
+    for (denial, first, last) in [
+        (credit(29, 0), false, true),
+        (credit(0, 29), true, true),
+        (credit(0, 30), false, false),
+        (credit(29, 1), false, false),
+        (quota(41, 20), false, true),
+        (quota(40, 20), false, false),
+        (quota(70, 0), true, true),
+    ] {
+        let tells = [false, true].map(|is_last| asked(is_last).tells_of(&denial));
+        assert_eq!(tells, [first, last], "{denial:?}");
+    }
+}
