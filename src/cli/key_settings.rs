@@ -8,6 +8,7 @@ use serde::Serialize;
 use super::arguments::quota;
 use crate::config::{Config, Network, Store};
 use crate::ledger::key_settings::{AmountChange, KeyChange, KeySettings};
+use crate::pure::ids::KeyId;
 use crate::pure::money::Credits;
 use crate::pure::policy::ModelPattern;
 use crate::pure::spend::{Reset, SpendLimit};
@@ -122,6 +123,9 @@ pub(super) struct SettingsShown {
     end_user_limit_reset: Option<Reset>,
     models: Vec<ModelPattern>,
     addresses: Vec<Network>,
+    /// Where a rotation has its calls count with those of another key.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    counts_as: Option<KeyId>,
 }
 
 impl SettingsShown {
@@ -137,6 +141,7 @@ impl SettingsShown {
             end_user_limit_reset,
             models: settings.models,
             addresses: settings.addresses,
+            counts_as: settings.counts_as,
         }
     }
 
@@ -154,6 +159,7 @@ impl SettingsShown {
         rules.extend(limit("end user limit", self.end_user_limit, self.end_user_limit_reset));
         rules.extend(self.models.iter().map(|model| format!("model {model}")));
         rules.extend(self.addresses.iter().map(|address| format!("from {address}")));
+        rules.extend(self.counts_as.as_ref().map(|key| format!("counts as {key}")));
         rules
     }
 }

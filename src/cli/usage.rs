@@ -1,9 +1,11 @@
 //! `tollgate usage`: what an account has used, by model, key, day and end user.
 
+mod limit;
 mod shown;
 
 use clap::Args;
 
+use self::limit::{OfKey, UsageAndLimit};
 use self::shown::{By, UsageShown};
 use super::arguments::{day, key_id, period};
 use super::failure::Failure;
@@ -11,7 +13,7 @@ use super::ledger::ask;
 use super::output::{Answer, Format};
 use crate::clock::Clock;
 use crate::config::Config;
-use crate::ledger::admin::{AdminOp, AdminReply};
+use crate::ledger::admin::AdminOp;
 use crate::ledger::query::{EndUserQuery, EndUserUsage, UsageQuery};
 use crate::pure::ids::{AccountId, KeyId};
 use crate::pure::time::{Day, Days, Period};
@@ -46,9 +48,10 @@ pub(super) struct UsageArgs {
 }
 
 pub(super) fn run(args: UsageArgs, config: &Config, format: Format) -> Result<Answer, Failure> {
-    if let Some(key) = &args.key {
-        is_of(config, &args.name, key)?;
-    }
+    let of_key = match &args.key {
+        Some(key) => Some(OfKey::asked(config, &args.name, key)?),
+        None => None,
+    };
     let today = Clock::System.now().day();
     let days = match (args.from, args.to) {
         (None, None) => args.period.into(),
@@ -77,19 +80,6 @@ pub(super) fn run(args: UsageArgs, config: &Config, format: Format) -> Result<An
             EndUserUsage::Beyond(bound) => return Err(Failure::new(format!("{bound} (--from, --to)"))),
         };
     }
-    Answer::of(&shown.by(args.by, args.key), format)
-}
-
-/// A key that is not the account's has no usage, which is another thing than none.
-fn is_of(config: &Config, account: &AccountId, key: &KeyId) -> Result<(), Failure> {
-    let op = AdminOp::KeyList {
-        account: account.clone(),
-    };
-    match ask(config, op)? {
-        AdminReply::Keys { keys } if keys.iter().any(|known| known.id == *key) => Ok(()),
-        AdminReply::Keys { .. } => Err(Failure::new(format!(
-            "{account} has no key {key}; `tollgate key list {account}` shows its keys"
-        ))),
-        _ => Err(Failure::wrong_reply()),
-    }
+    let usage = shown.by(args.by, args.key);
+    Answer::of(&UsageAndLimit { usage, of_key }, format)
 }

@@ -92,6 +92,12 @@ impl KeySettings {
         self.limit.is_some() || self.end_user_limit.is_some()
     }
 
+    /// Whether other keys' calls may count with those of the key, since a rotation put it in place of one of them, or one of them in place of
+    /// it, and what they spend is counted.
+    pub fn is_counted_with_others(&self) -> bool {
+        self.counts_as.is_some() || (self.replaced.is_some() && self.has_limits())
+    }
+
     /// The hard limits of a call of the key by this end user.
     pub fn spend(&self, key: &KeyId, end_user: Option<EndUserId>) -> Option<Arc<SpendLimits>> {
         let end_user = end_user.zip(self.end_user_limit);

@@ -3,6 +3,7 @@
 mod end_users;
 mod midnight;
 mod periods;
+mod rotated;
 
 use futures::future::join_all;
 use reqwest::Method;

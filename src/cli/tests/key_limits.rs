@@ -1,11 +1,6 @@
 //! `key create` and `key set` with what sets a key apart, on the file and through the socket of its owner.
 
-use std::sync::Arc;
-
-use super::Place;
-use crate::clock::Clock;
-use crate::ledger::control;
-use crate::ledger::embedded::Embedded;
+use super::*;
 
 #[test]
 fn a_key_is_set_apart_and_back_on_the_file_and_through_its_owner() {
@@ -90,4 +85,69 @@ fn a_model_that_the_catalogue_does_not_have_is_warned_of() {
     // Without a catalogue that can be read there is nothing to compare.
     std::fs::write(place.folder.path().join("catalogue.yaml"), "models: 1\n").unwrap();
     place.json("key create --account acme --model nosuch/model");
+}
+
+/// What a new key has left of its limit is explained: by the key that it counts as, and by what all of them have spent.
+#[test]
+fn the_keys_of_a_rotation_are_shown_together_on_the_file_and_through_its_owner() {
+    for to_gateway in [true, false] {
+        let place = Place::new();
+        place.json("account create acme --tier pro");
+        place.json("credits add acme 10 --reference A");
+        let (_, old) = place.json("key create --account acme --limit 2.5 --limit-reset monthly");
+        let (_, other) = place.json("key create --account acme --limit 1");
+        let (old_id, other_id) = (old["id"].as_str().unwrap(), other["id"].as_str().unwrap());
+        let store = Embedded::open(&place.ledger(), Clock::System).unwrap();
+        let ledger = Ledger::Embedded(Arc::clone(&store));
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        let digest = ApiKey::parse("tg_", old["key"].as_str().unwrap()).unwrap().digest();
+        let found = runtime.block_on(ledger.authenticate(&digest)).unwrap().unwrap();
+        let caller = found.checked(Clock::System.now()).unwrap();
+        spend_as(&caller, Clock::System.request_id(), "a/b", "0.25", None);
+        drop((ledger, caller));
+        // Through its socket, or once it is closed.
+        let owner = to_gateway.then(|| {
+            control::listen(&store).unwrap();
+            Arc::clone(&store)
+        });
+        drop(store);
+        let (_, new) = place.json(&format!("key rotate {old_id} --overlap 1h"));
+        let new_id = new["id"].as_str().unwrap();
+
+        let (_, list) = place.json("key list acme");
+        let of = |id: &str| {
+            let keys = list["keys"].as_array().unwrap();
+            keys.iter().find(|key| key["id"] == id).unwrap().clone()
+        };
+        assert_eq!(of(new_id)["counts_as"], old_id);
+        assert_eq!(
+            (of(old_id).get("counts_as"), of(other_id).get("counts_as")),
+            (None, None)
+        );
+        let text = place.run("key list acme").stdout;
+        assert!(
+            text.contains(&format!("limit 2.5 monthly, counts as {old_id}\n")),
+            "{text}"
+        );
+
+        for (id, with) in [(new_id, old_id), (old_id, new_id)] {
+            let (text, usage) = place.json(&format!("usage acme --key {id}"));
+            assert_eq!(usage["counts_with"], serde_json::json!([with]), "{text}");
+            assert!(
+                text.contains(r#""limit":{"amount":2.5,"reset":"monthly","spent":0.25,"held":0}"#),
+                "{text}"
+            );
+            let shown = place.run(&format!("usage acme --key {id}")).stdout;
+            assert!(shown.contains("\nlimit 2.5 monthly: 0.25 is spent, 0 held"), "{shown}");
+            assert!(shown.contains(&format!("\ncounts with {with}: ")), "{shown}");
+        }
+        let apart = place.run(&format!("usage acme --key {other_id}")).stdout;
+        let expected = format!(
+            "{other_id} of acme has used nothing in the period today\nlimit 1: 0 is spent, 0 held by running calls\n"
+        );
+        assert_eq!(apart, expected);
+        let (_, all) = place.json("usage acme");
+        assert_eq!((all.get("limit"), all.get("counts_with")), (None, None::<&Value>));
+        drop(owner);
+    }
 }

@@ -48,17 +48,11 @@ struct RateLimit {
     concurrency: u64,
 }
 
-/// The answer's body. Amounts are exact; usage counts a call on the day on which it ended, the limit in the period in which it came.
+/// The answer's body. Amounts are exact; usage counts a call on the day on which it ended, the limit in the period in which it came. Of a key
+/// that counts with others both count all their calls, in the period in which they came.
 pub(super) async fn body(books: &Books, clock: &Clock, ctx: &Ctx, caller: &Caller) -> Result<String, ApiError> {
     let (key, settings) = (&caller.key, &caller.key.settings);
-    let rows = books.ledger.usage(&caller.account.id, Some(&key.id), Period::All).await;
-    let rows = rows.map_err(store_failed)?;
-    let today = clock.now().day();
-    let used = |reset: Reset| -> CreditSum {
-        let period = reset.period(today);
-        let of_period = rows.iter().filter(|row| reset.period(row.day) == period);
-        of_period.map(|row| row.cost).sum()
-    };
+    let [usage, usage_daily, usage_weekly, usage_monthly] = used(books, clock, caller).await?;
     let limit_remaining = match settings.limit {
         None => None,
         Some(limit) => {
@@ -75,10 +69,10 @@ pub(super) async fn body(books: &Books, clock: &Clock, ctx: &Ctx, caller: &Calle
         limit: settings.limit.map(|limit| limit.amount),
         limit_remaining,
         limit_reset: settings.limit.and_then(|limit| reset_name(limit.reset)),
-        usage: used(Reset::None),
-        usage_daily: used(Reset::Daily),
-        usage_weekly: used(Reset::Weekly),
-        usage_monthly: used(Reset::Monthly),
+        usage,
+        usage_daily,
+        usage_weekly,
+        usage_monthly,
         end_user_limit: settings.end_user_limit.map(|limit| limit.amount),
         end_user_limit_reset: settings.end_user_limit.and_then(|limit| reset_name(limit.reset)),
         rate_limit: RateLimit {
@@ -92,3 +86,28 @@ pub(super) async fn body(books: &Books, clock: &Clock, ctx: &Ctx, caller: &Calle
     };
     Ok(to_json(&KeyAnswer { data }))
 }
+
+/// What the key has used in each of [`PERIODS`].
+async fn used(books: &Books, clock: &Clock, caller: &Caller) -> Result<[CreditSum; PERIODS.len()], ApiError> {
+    let key = &caller.key;
+    if key.settings.is_counted_with_others() {
+        // However often it was rotated, the ledger counts under one key what all of them spend.
+        let mut used = [CreditSum::ZERO; PERIODS.len()];
+        for (sum, reset) in used.iter_mut().zip(PERIODS) {
+            let Spent { spent, .. } = caller.key_spent(reset).await.map_err(store_failed)?;
+            *sum = spent.into();
+        }
+        return Ok(used);
+    }
+    let rows = books.ledger.usage(&caller.account.id, Some(&key.id), Period::All).await;
+    let rows = rows.map_err(store_failed)?;
+    let today = clock.now().day();
+    Ok(PERIODS.map(|reset| -> CreditSum {
+        let period = reset.period(today);
+        let of_period = rows.iter().filter(|row| reset.period(row.day) == period);
+        of_period.map(|row| row.cost).sum()
+    }))
+}
+
+/// All time, today, since Monday, since the first of the month.
+const PERIODS: [Reset; 4] = [Reset::None, Reset::Daily, Reset::Weekly, Reset::Monthly];

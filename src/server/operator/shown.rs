@@ -122,6 +122,8 @@ pub(super) struct KeyShown {
     end_user_limit_reset: Option<Reset>,
     models: Vec<ModelPattern>,
     addresses: Vec<Network>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    counts_as: Option<KeyId>,
     created_at: String,
     expires_at: Option<String>,
     revoked_at: Option<String>,
@@ -153,6 +155,7 @@ impl KeyShown {
             end_user_limit_reset,
             models: settings.models,
             addresses: settings.addresses,
+            counts_as: settings.counts_as,
             created_at: record.created.to_string(),
             expires_at: record.expires.map(|at| at.to_string()),
             revoked_at: record.revoked.map(|at| at.to_string()),
