@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::link::Link;
+use super::nonce::nonce;
 use super::reply;
 use super::script::{self, PREFIX};
 use super::server_health::{maintenance_key, operators_key};
@@ -27,7 +28,7 @@ use crate::ledger::admin::operators::{
 };
 use crate::ledger::admin::{AdminError, AdminReply};
 use crate::ledger::key_settings::check_lifetime;
-use crate::pure::ids::{AccountId, KeyDigest, hex};
+use crate::pure::ids::{AccountId, KeyDigest};
 use crate::pure::operator::operator_id;
 use crate::pure::time::Timestamp;
 
@@ -35,6 +36,9 @@ use crate::pure::time::Timestamp;
 #[derive(Serialize, Deserialize)]
 struct Stored {
     digest: String,
+    /// Tells the step that made it from others; none of earlier versions.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    made: String,
     #[serde(flatten)]
     record: OperatorRecord,
 }
@@ -100,7 +104,7 @@ impl Shared {
         // What was revoked again is another act: that entry is complete.
         entry.act.error = Some(error.to_string());
         let account = entry.act.account.as_ref().map_or("", AccountId::as_str);
-        if let Err(error) = self.add_act(&link, (account, &text_of(&entry.act)?), KEPT, "").await {
+        if let Err(error) = self.add_complete(&link, account, &text_of(&entry.act)?).await {
             log::error!(
                 "the log does not say that act {} was not confirmed: {error}",
                 begun.number
@@ -125,15 +129,18 @@ impl Shared {
         let text = text_of(&entry.act)?;
         let account = entry.act.account.as_ref().map_or("", AccountId::as_str);
         point("act", "before");
-        let mut random = [0; 16];
-        getrandom::fill(&mut random).map_err(|error| AdminError::Store(format!("no random numbers: {error}")))?;
-        let nonce = hex(&random);
+        let nonce = nonce()?;
         let number = self.add_act(link, (account, &text), KEPT, &nonce).await?;
         Ok(Begun { number, nonce })
     }
 
-    /// Adds an entry for an account or for none (an empty text), which stays open until an end with the same `nonce`; with an empty one it
-    /// is complete. Its number.
+    /// Adds an entry that is complete, for an account or for none (an empty text). Its number.
+    async fn add_complete(&self, link: &Link, account: &str, text: &str) -> Result<String, StoreError> {
+        self.add_act(link, (account, text), KEPT, &nonce()?).await
+    }
+
+    /// Adds an entry for an account or for none (an empty text), which stays open until an end with the same `nonce`. Its number: added again
+    /// with the same `nonce`, for the answer was lost, it is the same entry.
     pub(super) async fn add_act(
         &self,
         link: &Link,
@@ -168,7 +175,7 @@ impl Shared {
             )
             .await?;
         if reply::text(&ended)? == "closed" && is_kept {
-            let anew = self.add_act(link, (account, &text), KEPT, "").await?;
+            let anew = self.add_complete(link, account, &text).await?;
             log::warn!("act {number} is not in the log any more: it is act {anew} now");
         }
         Ok(())
@@ -261,9 +268,10 @@ impl Shared {
         record: OperatorRecord,
     ) -> Result<AdminReply, AdminError> {
         let id = record.id.clone();
-        let digest = digest.to_hex();
+        let (digest, made) = (digest.to_hex(), nonce()?);
         let text = serde_json::to_string(&Stored {
             digest,
+            made,
             record: record.clone(),
         });
         let text = text.map_err(|error| StoreError::Corrupt(error.to_string()))?;

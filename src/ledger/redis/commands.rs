@@ -9,6 +9,7 @@ use futures::FutureExt;
 use super::account::{Account, account_keys, keys_of_account};
 use super::kept_terms;
 use super::link::Link;
+use super::nonce::nonce;
 use super::payments::{giver_key, payment_key};
 use super::reply;
 use super::script::{self, PREFIX};
@@ -207,8 +208,8 @@ impl Shared {
         // The index first: a name in it without an account does no harm, an account outside it would be forgotten by audits.
         self.add_name(link, account).boxed().await?;
         let [name, order] = account_keys(account);
-        let now = self.now_text();
-        let arguments = [now.as_str(), tier.name(), &quota, &terms, &low];
+        let (now, nonce) = (self.now_text(), nonce()?);
+        let arguments = [now.as_str(), tier.name(), &quota, &terms, &low, &nonce];
         let created = self
             .run_script(link, &script::CREATE, &[&name, &order], &arguments)
             .await?;

@@ -6,6 +6,7 @@ use redis::Value;
 
 use super::account::{account_keys, credits_of_account, ended_claims_of_account};
 use super::link::Link;
+use super::nonce::nonce;
 use super::reply::{self, corrupt};
 use super::script;
 use super::shared::Shared;
@@ -108,7 +109,7 @@ impl Shared {
         );
         let flag = |is: bool| if is { "1" } else { "0" };
         let (now, pico) = (self.now_text(), post.amount.pico().to_string());
-        let turn = turn.map(|turn| turn.to_string());
+        let (nonce, turn) = (nonce()?, turn.map(|turn| turn.to_string()));
         let mut arguments = vec![
             now.as_str(),
             &post.reference,
@@ -118,6 +119,7 @@ impl Shared {
             flag(post.allow_negative),
             flag(post.kind.may_be_negative()),
             flag(post.as_available),
+            &nonce,
         ];
         let mut keys = vec![name.as_str(), &order, &credits];
         if let Some(turn) = &turn {

@@ -6,6 +6,7 @@ use redis::Value;
 use super::account::{account_keys, keys_of_account};
 use super::commands::key_id_key;
 use super::link::Link;
+use super::nonce::nonce;
 use super::reply;
 use super::script;
 use super::server_health::{Change, channel};
@@ -77,9 +78,11 @@ impl Shared {
         digest: &KeyDigest,
         record: &KeyRecord,
     ) -> Result<(), AdminError> {
-        let mut key = redis::cmd("HSETNX");
-        key.arg(key_name(digest)).arg("record").arg(record_text(record)?);
-        let is_new = reply::integer(&self.command(link, key).await?)? != 0;
+        let (name, text, nonce) = (key_name(digest), record_text(record)?, nonce()?);
+        let created = self
+            .run_script(link, &script::KEY_CREATE, &[&name], &[&text, &nonce])
+            .await?;
+        let is_new = reply::integer(&created)? != 0;
         if !is_new && self.record_of(link, digest).await?.0.account != record.account {
             return Err(taken());
         }
@@ -96,8 +99,8 @@ impl Shared {
     async fn end_key(&self, link: &Link, digest: &KeyDigest, rotation: Rotation) -> Result<(), AdminError> {
         let (name, channel, message) = (key_name(digest), channel(), Change::Key(*digest).text());
         if rotation.is_at_once() {
-            let now = self.now_text();
-            let arguments = [now.as_str(), &channel, &message, "1"];
+            let (now, new) = (self.now_text(), KeyId::of(&rotation.digest));
+            let arguments = [now.as_str(), &channel, &message, new.as_str()];
             let revoked = self.run_script(link, &script::REVOKE, &[&name], &arguments).await?;
             self.cache.forget_key(digest);
             if reply::list(&revoked)?.is_empty() {

@@ -121,8 +121,9 @@ impl Link {
 }
 
 impl Line {
-    /// Sends a call and waits for its answer, at most for `within`. A connection that turns out to be broken is made anew once;
-    /// every call is one that may be sent twice.
+    /// Sends a call and waits for its answer, at most for `within`. A connection that turns out to be broken is made anew once, and the call
+    /// sent again, though Redis may have run it: every call is one that may be sent twice. What would answer otherwise the
+    /// second time has a text by which it knows what it has done itself ([`nonce`](super::nonce::nonce)).
     ///
     /// # Errors
     /// When Redis cannot be reached, does not answer in time, or answers an error.

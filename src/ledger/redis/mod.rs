@@ -33,6 +33,7 @@ mod known_keys;
 mod link;
 mod maintenance;
 mod names;
+mod nonce;
 mod open_places;
 mod options;
 mod payments;

@@ -88,12 +88,13 @@ scripts! {
     TRACK = "clock" "amount" "track";
     KEY_SPENT = "clock" "hold" "key_spent";
     KEY_BOOKS = "key_books";
+    KEY_CREATE = "key_create";
     KEY_SET = "key_set";
     KEY_SHARE = "key_share";
     FREE_PARTS = "hold" "free_parts";
     EXPIRE = "clock" "hold" "expire";
     FORGET = "clock" "forget";
-    POST = "clock" "amount" "hold" "credit" "event" "post";
+    POST = "clock" "amount" "hold" "credit" "made" "event" "post";
     CLAIM = "claim";
     CLAIM_END = "credit" "claim_end";
     CREDITS = "credit" "credits";
@@ -104,7 +105,7 @@ scripts! {
     TERMS = "agreed" "terms";
     SHOW = "clock" "amount" "hold" "month" "show";
     REPAIR = "clock" "amount" "month" "repair";
-    CREATE = "clock" "create";
+    CREATE = "clock" "made" "create";
     SET = "agreed" "set";
     REVOKE = "clock" "revoke";
     MAINTENANCE = "maintenance";

@@ -50,7 +50,7 @@ impl Shared {
         let (why, is_store) = match &error {
             AdminError::NotConfirmed(why) => (why, false),
             AdminError::Store(why) => (why, true),
-            // It did nothing.
+            // It did nothing: a step that was sent twice knows what it has done itself.
             _ => return error,
         };
         let said = match left {

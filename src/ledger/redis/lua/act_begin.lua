@@ -1,15 +1,21 @@
--- Begins an entry of the log of acts, and drops the oldest above a maximum, two for one, or until there is room. The entry's number.
+-- Begins an entry of the log of acts, unless it is begun, and drops the oldest above a maximum, two for one, or until there is room. The entry's
+-- number.
 -- KEYS acts, acts by account; ARGV account (or an empty text), entry, how many there may be, how many bytes of them, a text that no other
--- beginning has (or an empty text: the entry is complete)
+-- beginning has
 -- acts             first, last: the numbers there are;  bytes: of all entries;  <number>  account (or nothing), a blank, the entry;
---                  o<number>  it is open, and whose it is
+--                  o<number>  the text of its beginning, until it is ended: that of an entry that is added complete stays
 -- acts by account  all at 0, in the order of their texts: account, a blank, the number in 16 digits
 local acts, by_account, account = KEYS[1], KEYS[2], ARGV[1]
+-- It may be the same beginning again, for its first answer was lost. Others may have begun meanwhile.
+local last, newest = tonumber(redis.call('HGET', acts, 'last') or 0), {}
+for number = last, math.max(last - 63, 1), -1 do newest[#newest + 1] = string.format('o%d', number) end
+for at, beginning in ipairs(#newest > 0 and redis.call('HMGET', acts, unpack(newest)) or {}) do
+  if beginning == ARGV[5] then return string.sub(newest[at], 2) end
+end
 local number = redis.call('HINCRBY', acts, 'last', 1)
 local name = string.format('%d', number)
 local stored = account .. ' ' .. ARGV[2]
-redis.call('HSET', acts, name, stored)
-if ARGV[5] ~= '' then redis.call('HSET', acts, 'o' .. name, ARGV[5]) end
+redis.call('HSET', acts, name, stored, 'o' .. name, ARGV[5])
 if account ~= '' then redis.call('ZADD', by_account, 0, string.format('%s %016d', account, number)) end
 local first = tonumber(redis.call('HGET', acts, 'first') or 1)
 local bytes = tonumber(redis.call('HGET', acts, 'bytes') or 0) + #stored

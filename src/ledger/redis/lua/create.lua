@@ -1,10 +1,12 @@
--- Makes an account. False when it exists.
+-- Makes an account, unless it exists and another step has made it.
 -- KEYS account, order of expiry; ARGV now, tier, and each of these or an empty text: quota, the terms and low_balance, both as terms.lua keeps
--- them
-local account = KEYS[1]
-if redis.call('EXISTS', account) == 1 then return 'exists' end
+-- them; and a text that no other step has (made.lua)
+local account, now = KEYS[1], clock(ARGV[1])
+local exists = redis.call('EXISTS', account) == 1
+local is_again, steps = made(account, ARGV[6], now)
+if exists then return is_again and 'created' or 'exists' end
 redis.call('HSET', account, 'avail', '0', 'committed', '0', 'used', '0', 'month', '0', 'tier', ARGV[2],
-  'created', string.format('%d', clock(ARGV[1])))
+  'created', string.format('%d', now), 'um', steps)
 -- The order is never empty: while a cluster moves a slot, a script with a key that does not exist is not run on either side.
 -- A text of more than 64 bytes makes Redis keep account and order as tables: in a small list every step would search from the start.
 local long = 'This text is here so that Redis finds every field at once, without a search.'

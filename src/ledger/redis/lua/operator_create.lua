@@ -1,7 +1,8 @@
--- Makes an operator, unless it is there, or there are too many.
--- KEYS operators; ARGV id, record, the most fields
+-- Makes an operator, unless it is there, or there are too many. The same record there is that of this step: its first answer may be lost.
+-- KEYS operators; ARGV id, record (with a text that no other has), the most fields
 -- An operator has a field of its id, and once its token is revoked another one: r<id>, since when.
-if redis.call('HEXISTS', KEYS[1], ARGV[1]) == 1 then return 'exists' end
+local known = redis.call('HGET', KEYS[1], ARGV[1])
+if known then return known == ARGV[2] and 'created' or 'exists' end
 if redis.call('HLEN', KEYS[1]) - ARGV[3] >= 0 then return 'full' end
 redis.call('HSET', KEYS[1], ARGV[1], ARGV[2])
 return 'created'

@@ -7,6 +7,7 @@ use crate::ledger::admin::operators::{Act, ActPage, ActQuery, Actor, OperatorOp}
 use crate::ledger::admin::{AdminError, AdminOp, AdminReply};
 use crate::ledger::redis::acts::Begun;
 use crate::ledger::redis::link::Link;
+use crate::ledger::redis::nonce::nonce;
 use crate::ledger::tests::redis_server::{RedisServer, until};
 use crate::ledger::tests::rig::{block_on, credits, on_workers, redis_of, run};
 use crate::pure::ids::Tier;
@@ -62,7 +63,13 @@ fn the_oldest_acts_make_room() {
     let numbers: Vec<String> = (0..9)
         .map(|n| {
             let account = ["acme", "", "other"][n % 3];
-            block_on(shared.add_act(&Link::default(), (account, &text), (5, u64::MAX >> 12), "n")).unwrap()
+            block_on(shared.add_act(
+                &Link::default(),
+                (account, &text),
+                (5, u64::MAX >> 12),
+                &nonce().unwrap(),
+            ))
+            .unwrap()
         })
         .collect();
     let kept: Vec<String> = page(&ledger, 100, None)
@@ -78,10 +85,14 @@ fn the_oldest_acts_make_room() {
     let (acts, index) = (server.ask("HLEN tg1:{:acts}"), server.ask("ZCARD tg1:{:acts}:accounts"));
     assert_eq!((acts.join(""), index.join("")), (":13".to_owned(), ":3".to_owned()));
     // A smaller bound is reached by and by, two for each new one.
-    block_on(shared.add_act(&Link::default(), ("", &text), (2, u64::MAX >> 12), "n")).unwrap();
+    let add = || {
+        let bound = (2, u64::MAX >> 12);
+        block_on(shared.add_act(&Link::default(), ("", &text), bound, &nonce().unwrap())).unwrap()
+    };
+    add();
     assert_eq!(page(&ledger, 100, None).acts.len(), 4);
-    block_on(shared.add_act(&Link::default(), ("", &text), (2, u64::MAX >> 12), "n")).unwrap();
-    block_on(shared.add_act(&Link::default(), ("", &text), (2, u64::MAX >> 12), "n")).unwrap();
+    add();
+    add();
     assert_eq!(page(&ledger, 100, None).acts.len(), 2);
 }
 
@@ -92,7 +103,7 @@ fn the_oldest_acts_make_room_for_bytes_too() {
     let shared = &redis_of(&ledger).shared;
     let add = |bytes: usize| {
         let text = "x".repeat(bytes);
-        block_on(shared.add_act(&Link::default(), ("acme", &text), (100, 10_000), "n")).unwrap()
+        block_on(shared.add_act(&Link::default(), ("acme", &text), (100, 10_000), &nonce().unwrap())).unwrap()
     };
     let sum = || server.ask("HGET tg1:{:acts} bytes").join("");
     for _ in 0..19 {

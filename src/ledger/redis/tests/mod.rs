@@ -17,6 +17,7 @@ mod key_lookup;
 mod keys;
 mod load;
 mod losses;
+mod lost_answers;
 mod map;
 mod moving;
 mod nodes;
