@@ -73,7 +73,7 @@ pub(in crate::gateway) async fn for_caller(
     let (listings, tier) = (&ctx.snapshot.listings, caller.tier());
     match route {
         Route::Balance => {
-            let body = balance(books, clock, ctx, caller).await?;
+            let body = balance(books, ctx, caller).await?;
             Ok(responses::json(session, ctx, body).await?)
         }
         Route::Key => {
@@ -81,7 +81,7 @@ pub(in crate::gateway) async fn for_caller(
             Ok(responses::json(session, ctx, body).await?)
         }
         Route::Usage => {
-            let body = usage::usage(books, clock, caller, &known_query(session, &USAGE)?).await?;
+            let body = usage::usage(&books.ledger, caller, &known_query(session, &USAGE)?).await?;
             Ok(responses::json(session, ctx, body).await?)
         }
         Route::Generation => {
@@ -142,7 +142,7 @@ struct Balance<'a> {
     held: Credits,
 }
 
-async fn balance(books: &Books, clock: &Clock, ctx: &Ctx, caller: &Caller) -> Result<String, ApiError> {
+async fn balance(books: &Books, ctx: &Ctx, caller: &Caller) -> Result<String, ApiError> {
     let (figures, monthly_used, monthly_quota) = match own_key(caller) {
         None => {
             let figures = caller.figures().await.map_err(store_failed)?;
@@ -150,7 +150,7 @@ async fn balance(books: &Books, clock: &Clock, ctx: &Ctx, caller: &Caller) -> Re
             (figures, monthly_used, admit::monthly_quota(&ctx.snapshot, caller))
         }
         Some(key) => {
-            let month = Days::of_month(clock.now().day());
+            let month = Days::of_month(books.ledger.now().day());
             let rows = books.ledger.usage(&caller.account.id, Some(key), month).await;
             let rows = rows.map_err(store_failed)?;
             let monthly_used: CreditSum = rows.iter().map(|row| row.cost).sum();

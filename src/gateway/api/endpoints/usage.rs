@@ -7,10 +7,8 @@ use serde::Serialize;
 
 use super::own_key;
 use super::parameters::parameter;
-use crate::clock::Clock;
 use crate::gateway::access::authenticate::store_failed;
 use crate::gateway::snapshot::to_json;
-use crate::gateway::state::Books;
 use crate::ledger::query::{EndUserQuery, EndUserRow, EndUserUsage, KeyedRow, UsageQuery};
 use crate::ledger::{Caller, Ledger};
 use crate::pure::credit_sum::CreditSum;
@@ -144,14 +142,9 @@ struct Asked {
 }
 
 /// The answer to `GET /llm/usage`.
-pub(super) async fn usage(
-    books: &Books,
-    clock: &Clock,
-    caller: &Caller,
-    query: &[(String, String)],
-) -> Result<String, ApiError> {
+pub(super) async fn usage(ledger: &Ledger, caller: &Caller, query: &[(String, String)]) -> Result<String, ApiError> {
     let account = &caller.account.id;
-    summary::<CreditSum, _>(&books.ledger, account, own_key(caller), query, clock.now().day()).await
+    summary::<CreditSum, _>(ledger, account, own_key(caller), query, ledger.now().day()).await
 }
 
 /// Where usage is read: at once, or in a turn of whoever asks.

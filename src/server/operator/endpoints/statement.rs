@@ -56,7 +56,7 @@ pub(in crate::server::operator) async fn show(call: &Call<'_>) -> Result<Answer,
         Some("csv") => true,
         Some(_) => return Err(OperatorError::bad("format must be json or csv.")),
     };
-    let to = query.day("to")?.unwrap_or_else(|| call.api.clock().now().day());
+    let to = query.day("to")?.unwrap_or_else(|| call.api.ledger().now().day());
     let op = CreditOp::Statement {
         account: call.account()?,
         from: query.day("from")?.unwrap_or_else(|| to.first_of_month()),

@@ -20,7 +20,7 @@ pub(in crate::server::operator) async fn usage(call: &Call<'_>) -> Result<Answer
     let account: AccountId = query.needed("account")?;
     let key: Option<KeyName> = query.read_as("key")?;
     is_there(call, &account).await?;
-    let today = call.api.clock().now().day();
+    let today = call.api.ledger().now().day();
     let key = key.as_ref().map(|key| &key.0);
     let body = summary::<Sum, _>(call, &account, key, query.pairs(), today).await?;
     Ok(Answer::body(JSON, body))

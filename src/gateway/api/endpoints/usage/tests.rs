@@ -1,8 +1,12 @@
 //! What a query of usage asks for, and what is told.
 
 use super::*;
+use crate::clock::Clock;
 use crate::ledger::UsageRow;
-use crate::ledger::tests::rig::block_on;
+use crate::ledger::redis::{Options, RedisLedger};
+use crate::ledger::tests::redis_server::RedisServer;
+use crate::ledger::tests::rig::{NOW, block_on, caller_of, debit, patient, request};
+use crate::pure::limits::LimitOverrides;
 
 fn pairs(text: &str) -> Vec<(String, String)> {
     form_urlencoded::parse(text.as_bytes()).into_owned().collect()
@@ -100,4 +104,24 @@ fn sums_beyond_the_largest_amount_are_exact() {
         // That of the model, and that of the group.
         assert_eq!(body.matches("\"cost\":12265060.5}").count(), 2, "{body}");
     }
+}
+
+/// The gateway's clock is ten minutes behind Redis', by which a new day has begun, and which dates what is used.
+#[test]
+fn today_is_the_day_of_the_ledger() {
+    let server = RedisServer::start();
+    let options = Options {
+        redis_clock: Some(Clock::manual(NOW)),
+        ..patient(Clock::manual(NOW.plus_millis(-600_000)))
+    };
+    let ledger = Ledger::Redis(RedisLedger::connect(&server.url(), options).unwrap());
+    let caller = caller_of(&ledger, "acme", "10", LimitOverrides::default());
+    let hold = block_on(caller.reserve(&request(1, "1"))).unwrap().unwrap();
+    hold.settle(debit("1"));
+    block_on(caller.figures()).unwrap();
+    let told = block_on(usage(&ledger, &caller, &pairs("from=2026-11-20"))).unwrap();
+    assert!(
+        told.contains("\"to\":\"2026-11-20\"") && told.contains("\"total_requests\":1,"),
+        "{told}"
+    );
 }
