@@ -13,6 +13,7 @@ use crate::ledger::redis::link::Link;
 use crate::ledger::redis::reply;
 use crate::ledger::redis::script;
 use crate::ledger::redis::shared::key_name;
+use crate::ledger::terms::TermsChange;
 use crate::ledger::tests::rig::{audit_is_clean, block_on, credits, key_create, redis_of, run};
 use crate::pure::ids::{ApiKey, KeyDigest, KeyId, Tier};
 use crate::pure::operator::{Role, token};
@@ -116,7 +117,7 @@ fn an_operator_that_was_made_is_answered_and_one_of_before_is_there_already() {
         Ok(AdminReply::Operator(made)) => made,
         other => panic!("{other:?}"),
     };
-    assert_eq!(ground.operators(), [made.clone()]);
+    assert_eq!(ground.operators(), std::slice::from_ref(&made));
     assert_eq!(ground.only_act().action, "operator.create");
     let again = ground.run(&script::OPERATOR_CREATE, create());
     assert_eq!(
@@ -186,6 +187,7 @@ fn an_act_has_one_entry_also_where_it_is_begun_twice() {
         account: "acme".parse().unwrap(),
         tier: Some(Tier::Free),
         quota_pico: None,
+        terms: TermsChange::default(),
     };
     ground.run(&script::ACT_BEGIN, set.clone()).unwrap();
     let act = ground.only_act();
