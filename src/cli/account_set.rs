@@ -8,7 +8,7 @@ use super::ledger::ask;
 use crate::config::Config;
 use crate::ledger::admin::accounts::AccountOp;
 use crate::ledger::admin::{AdminOp, AdminReply};
-use crate::ledger::terms::TermsChange;
+use crate::ledger::terms::{AccountTerms, TermsChange};
 use crate::pure::ids::{AccountId, Tier};
 
 #[derive(Debug, Args)]
@@ -52,6 +52,10 @@ pub(super) fn set(account: AccountId, changes: &Changes, config: &Config) -> Res
     {
         let change = change.clone();
         return ask(config, AdminOp::Account(AccountOp::Terms { account, change }));
+    }
+    if let Some(change) = &terms {
+        // An earlier gateway does the rest before it finds what is wrong with these.
+        AccountTerms::default().changed(change).map_err(Failure::new)?;
     }
     let set = AdminOp::AccountSet {
         account: account.clone(),

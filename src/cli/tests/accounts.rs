@@ -1,7 +1,7 @@
 //! Suspending and closing accounts, their terms, corrections, lists and statements, on the file and through its owner.
 
 use std::io::{BufRead, BufReader, Write};
-use std::os::unix::net::UnixListener;
+use std::os::unix::net::{UnixListener, UnixStream};
 
 use super::*;
 use crate::ledger::admin::{AdminError, AdminReply};
@@ -291,6 +291,9 @@ fn on_an_earlier_owner(place: &Place, words: &str, fails: Option<&str>) -> Outco
             if line.is_empty() {
                 continue; // A probe.
             }
+            if line == NO_MORE {
+                return;
+            }
             let mut command: Value = serde_json::from_str(&line).unwrap();
             let given = command.get_mut("command").and_then(Value::as_object_mut);
             let is_last = given.is_some_and(|given| {
@@ -303,16 +306,17 @@ fn on_an_earlier_owner(place: &Place, words: &str, fails: Option<&str>) -> Outco
             };
             let answer = serde_json::to_string(&answer).unwrap();
             stream.write_all(format!("{answer}\n").as_bytes()).unwrap();
-            if is_last {
-                return;
-            }
         }
     });
     let outcome = place.run(words);
+    let control = UnixStream::connect(place.ledger().with_extension("control"));
+    control.unwrap().write_all(NO_MORE.as_bytes()).unwrap();
     owner.join().unwrap();
     outcome
 }
 
+/// Ends the owner.
+const NO_MORE: &str = "no more\n";
 const ALL_OF_IT: &str = "account set acme --tier enterprise --low-balance 0.5 --meta crm=4711";
 
 #[test]

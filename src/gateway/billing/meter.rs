@@ -200,7 +200,7 @@ impl Meter {
             is_usual = false;
             match &mut self.tap {
                 Tap::Stream(tap) => {
-                    let error = self.start.other().filter(|other| other.is_error());
+                    let error = self.start.other().filter(|other| other.is_failure());
                     let error = error.map(|other| other.error_code());
                     let told = error.and_then(ApiError::within_stream);
                     let why = told
@@ -346,7 +346,12 @@ impl Meter {
         };
         let of_whole = whole.map(|tap| {
             tap.end();
-            (tap.reports().prompt(), tap.reported(), tap.delivered(), tap.is_error())
+            (
+                tap.reports().prompt(),
+                tap.reported(),
+                tap.delivered(),
+                tap.is_failure(),
+            )
         });
         let (prompt, reported, delivered, is_error) = match (of_whole, &self.tap) {
             (None, Tap::Stream(tap)) => (

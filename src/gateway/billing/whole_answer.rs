@@ -72,8 +72,8 @@ impl Whole {
             return Forward::Replace(Bytes::new());
         }
         let kept = std::mem::take(kept);
-        if self.tap.is_error() {
-            // It stays one, whatever follows.
+        if self.tap.is_error() || self.tap.is_broken() {
+            // It stays no answer, whatever follows.
             return Forward::Replace(Bytes::new());
         }
         self.leaves = Leaves::All;

@@ -14,6 +14,8 @@ pub(crate) struct Breaker {
     failures: AtomicU32,
     /// When the latest row of failures began, in milliseconds of [`Clock::passed_ms`].
     failing_since: AtomicI64,
+    /// When it failed last, in the same.
+    failed_at: AtomicI64,
     /// When the target answered last, in the same. 0 while it has not.
     answered_at: AtomicI64,
     /// Until when the target is passed over, in milliseconds of [`Clock::passed_ms`]. 0 while it is closed.
@@ -89,7 +91,8 @@ impl Breaker {
     pub(crate) fn failed(&self, clock: &Clock, retry_after_secs: Option<u64>) {
         let now_ms = clock.passed_ms();
         let failures = self.failures.fetch_add(1, Ordering::Relaxed).saturating_add(1);
-        if failures == 1 {
+        let last = self.failed_at.swap(now_ms, Ordering::Relaxed);
+        if failures == 1 || now_ms.saturating_sub(last) > HEARD_WITHIN_MS {
             self.failing_since.store(now_ms, Ordering::Relaxed);
         }
         let asked = retry_after_secs.map(|secs| secs.min(RETRY_AFTER_SECS_MAX).saturating_mul(1000));
@@ -116,8 +119,11 @@ impl Breaker {
 /// target without calls nothing is known: it has no say.
 pub(crate) fn is_provider_down<'b>(targets: impl Iterator<Item = &'b Breaker> + Clone, clock: &Clock) -> bool {
     let now_ms = clock.passed_ms();
-    let is_one_open = targets.clone().any(|target| target.open_until() > now_ms);
-    let open = targets.clone().filter(|target| target.open_until() != 0);
+    // One that asks to be left alone for a moment is busy, and one whose reports are not believed answers.
+    let is_failing = |target: &&Breaker| target.failures.load(Ordering::Relaxed) >= FAILURES_IN_A_ROW;
+    let failing = targets.clone().filter(is_failing);
+    let is_one_open = failing.clone().any(|target| target.open_until() > now_ms);
+    let open = failing.filter(|target| target.open_until() != 0);
     let failing_since = open.map(|target| target.failing_since.load(Ordering::Relaxed)).max();
     let heard_ms = now_ms.saturating_sub(HEARD_WITHIN_MS);
     // What came in the same millisecond came before.
@@ -215,8 +221,10 @@ mod tests {
         assert!(is_down(), "the other one was not heard of since");
         other.succeeded(&clock);
         assert!(!is_down());
-        clock.advance(10 * HEARD_WITHIN_MS);
-        used.failed(&clock, None);
+        for _ in 0..60 {
+            clock.advance(COOL_DOWN_MS);
+            used.failed(&clock, None);
+        }
         assert!(!is_down(), "one model that fails for long is not all of its provider");
         fails(&other);
         assert!(is_down());
@@ -224,6 +232,42 @@ mod tests {
         other.succeeded(&clock);
         used.failed(&clock, None);
         assert!(!is_down());
+    }
+
+    /// It answers, or has said when it will.
+    #[test]
+    fn a_target_that_is_busy_makes_no_provider_down() {
+        let clock = clock();
+        let [asked, unused] = [(); 2].map(|()| Breaker::default());
+        let is_down = || is_provider_down([&asked, &unused].into_iter(), &clock);
+        for _ in 0..FAILURES_IN_A_ROW - 1 {
+            asked.failed(&clock, Some(1));
+            assert!(!asked.admits(&clock) && !is_down());
+            clock.advance(1_000);
+        }
+        asked.failed(&clock, Some(1));
+        assert!(is_down(), "so many in a row are a failure");
+        asked.succeeded(&clock);
+        for name in ["a", "b", "c"] {
+            asked.implausible(&name.parse().unwrap(), &clock);
+        }
+        assert!(!asked.admits(&clock) && !is_down());
+    }
+
+    /// A failure of long ago says nothing of whether the others have answered since.
+    #[test]
+    fn a_failure_of_long_ago_is_none_of_the_row_that_makes_a_provider_down() {
+        let clock = clock();
+        let [one, other] = [(); 2].map(|()| Breaker::default());
+        one.failed(&clock, None);
+        clock.advance(HEARD_WITHIN_MS);
+        other.succeeded(&clock);
+        clock.advance(2 * HEARD_WITHIN_MS);
+        for _ in 1..FAILURES_IN_A_ROW {
+            one.failed(&clock, None);
+        }
+        assert!(!one.admits(&clock));
+        assert!(is_provider_down([&one, &other].into_iter(), &clock));
     }
 
     #[test]

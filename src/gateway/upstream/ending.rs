@@ -1,6 +1,6 @@
 //! How a call ended, as far as its connections tell, and what its provider has said of itself.
 
-use pingora::{Error, ErrorSource};
+use pingora::{Error, ErrorSource, ErrorType};
 
 use crate::clock::monotonic;
 use crate::gateway::billing::closed_call::Ending;
@@ -25,6 +25,8 @@ pub(in crate::gateway) fn ending(ctx: &Ctx, error: Option<&Error>) -> Ending {
     }
     let Some(error) = error else { return Ending::Complete };
     match (error.esource(), unseen_since) {
+        // Clients close right behind `[DONE]`: it was written to this one.
+        (ErrorSource::Downstream, _) if has_last_event && !is_unwritten(error) => Ending::Complete,
         // Not the upstream's doing, nor that of a stop: it was read on for as long as it may be, or there was no place for it.
         (ErrorSource::Downstream, Some(since)) => {
             let elapsed = monotonic().saturating_duration_since(since);
@@ -32,11 +34,17 @@ pub(in crate::gateway) fn ending(ctx: &Ctx, error: Option<&Error>) -> Ending {
                 elapsed_ms: u64::try_from(elapsed.as_millis()).unwrap_or(u64::MAX),
             }
         }
-        // Clients close right behind `[DONE]`.
-        (ErrorSource::Downstream, None) if has_last_event => Ending::Complete,
         (ErrorSource::Downstream, None) => Ending::ClientGone,
         _ if has_left => Ending::DrainFailed,
         _ if is_stopped(error) => Ending::Stopped,
         _ => Ending::UpstreamFailed,
     }
+}
+
+/// Whether what came could not be written to the client.
+fn is_unwritten(error: &Error) -> bool {
+    matches!(
+        error.etype(),
+        ErrorType::WriteError | ErrorType::WriteTimedout | ErrorType::H2Error
+    )
 }

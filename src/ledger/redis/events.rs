@@ -186,11 +186,17 @@ impl Shared {
         }
         self.events.set_counted(counted);
         match missed.why() {
-            Some(why) if !is_answered => return Err(why.into()),
+            Some(why) if !is_answered && !self.is_another_answering() => return Err(why.into()),
             missed => all.is_partial = missed.is_some(),
         }
         all.dropped = self.events.dropped();
         Ok(all)
+    }
+
+    /// Whether there are several masters, of which one at least has answered when it was last asked.
+    fn is_another_answering(&self) -> bool {
+        let masters = self.shards.masters();
+        masters.len() > 1 && masters.iter().any(|master| !master.guard.is_failing())
     }
 
     async fn count_at(&self, link: &Link, place: &Place) -> Result<EventCount, StoreError> {

@@ -96,14 +96,17 @@ impl Shared {
     }
 
     /// Whether the key is one of the account's, revoked or not: no key's record is ever deleted. In a cluster another master than the account's
-    /// may have it. Where that one does not answer, the list at the account's own is believed that it has the key, and not that it has not.
+    /// may have it. Where that one has lost it, or does not answer, the list at the account's own is believed that it has the key; that it has not
+    /// is believed only beside the other's answer.
     pub(super) async fn has_key(&self, link: &Link, account: &AccountId, key: &KeyId) -> Result<bool, StoreError> {
         match self.has_record(link, account, key).await {
+            Ok(true) => Ok(true),
+            Ok(false) => self.lists_key(link, account, key).await,
             Err(error) if self.shards.is_cluster() => match self.lists_key(link, account, key).await {
                 Ok(true) => Ok(true),
                 Ok(false) | Err(_) => Err(error),
             },
-            answered => answered,
+            Err(error) => Err(error),
         }
     }
 
@@ -137,5 +140,6 @@ impl Shared {
 
 /// How many keys are asked for at once.
 const AT_ONCE: usize = 256;
-/// For how long keys are asked for in one recovery; each ask takes as long as a call waits for Redis, a few times, at most.
-const ASKED_MAX: Duration = Duration::from_secs(5);
+/// For how long keys are asked for in one look at journals, for its thread tends this process' own; each ask takes as long as a call waits for
+/// Redis, a few times, at most. What is left is asked for in the next look.
+const ASKED_MAX: Duration = Duration::from_secs(1);

@@ -50,6 +50,8 @@ impl Shared {
                 self.stopped(&known, &terms);
             }
             let mut view = self.view(link, account).await?;
+            // What this change came to, though another may have come since.
+            view.record.terms = terms;
             view.keys = self.keys_of(link, account).await?;
             return Ok(AdminReply::Account(view));
         }

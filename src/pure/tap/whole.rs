@@ -38,7 +38,7 @@ impl WholeTap {
     /// One chunk of the answer passes.
     pub fn chunk(&mut self, chunk: &[u8]) {
         self.scanner.feed(chunk, &mut self.reading);
-        if self.has_choices() || self.has_vectors() {
+        if (self.has_choices() || self.has_vectors()) && !self.is_error() {
             self.words = Vec::new();
         } else {
             let room = WORDS_BYTES_MAX.saturating_sub(self.words.len());
@@ -93,6 +93,11 @@ impl WholeTap {
     /// The answer is an error in the place where clients look for one, whatever its status says.
     pub fn is_error(&self) -> bool {
         self.reading.seen.error
+    }
+
+    /// It is an error, or speaks as one of the operator's key or account with the provider.
+    pub fn is_failure(&self) -> bool {
+        self.is_error() || self.about_operator().is_some()
     }
 
     /// The numeric code of that error, or what its words stand for.

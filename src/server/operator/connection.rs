@@ -1,11 +1,15 @@
 //! One connection of operators: request after request, each with a time for its head and another for its answer. Heads are read here and not
 //! by Pingora's own application, which writes one that is broken into the log, with the token in it.
 
+use std::future::poll_fn;
 use std::net::IpAddr;
+use std::pin::pin;
 use std::sync::Arc;
+use std::task::Poll;
 
 use async_trait::async_trait;
 use http::{Response, Version, header};
+use pingora::ErrorType;
 use pingora::apps::{HttpPersistentSettings, HttpServerApp, ReusedHttpStream};
 use pingora::protocols::http::ServerSession;
 use pingora::server::ShutdownWatch;
@@ -68,6 +72,8 @@ impl HttpServerApp for Connection {
         };
         let answered = tokio::time::timeout(times.answer, exchange::respond(&self.api, &mut session, came)).await;
         let written = match answered {
+            // Its secret would go to nobody.
+            Ok(_) if under_way.has_secret() && has_left(&mut session).await => None,
             Ok(response) => write(&mut session, response).await,
             Err(_) => {
                 let late = "It takes too long. What was begun comes to its end: see /v1/log.";
@@ -96,6 +102,21 @@ impl Connection {
         let id = self.api.clock().request_id().to_string();
         write(session, Answer::refusal(error).finished(&id, false)).await;
         session.shutdown().await;
+    }
+}
+
+/// Whether the client has ended its side: one that wants its answer keeps that open until it has it.
+async fn has_left(session: &mut ServerSession) -> bool {
+    let mut next = pin!(session.read_body_or_idle(true));
+    let next = poll_fn(|context| Poll::Ready(next.as_mut().poll(context))).await;
+    match next {
+        Poll::Pending => false,
+        // It says more already, of which a byte is gone: what it asks behind this is not answered.
+        Poll::Ready(Err(error)) if *error.etype() == ErrorType::ConnectError => {
+            session.set_keepalive(None);
+            false
+        }
+        Poll::Ready(_) => true,
     }
 }
 

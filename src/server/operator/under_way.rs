@@ -45,6 +45,11 @@ impl UnderWay {
         self.unseen.clone()
     }
 
+    /// Whether the answer has a secret that nobody else has.
+    pub(super) fn has_secret(&self) -> bool {
+        self.session.get().is_some() || self.unseen.is_some()
+    }
+
     /// The answer was not written: takes back what it has the secret of.
     pub(super) async fn take_back(&self, sessions: &Sessions, ledger: &Ledger) {
         if let Some(id) = self.session.get() {
@@ -59,6 +64,10 @@ impl Unseen {
     /// Something was made, which this revokes.
     pub(super) fn made(&self, revoke: AdminOp) {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(revoke);
+    }
+
+    fn is_some(&self) -> bool {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).is_some()
     }
 
     /// Revokes what was made for somebody who `why`.

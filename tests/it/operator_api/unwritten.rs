@@ -8,8 +8,9 @@ use super::{Desk, GROUNDS, of};
 use crate::harness::{Raw, eventually};
 
 impl Desk {
-    /// Asks, and has reset the connection before anybody takes it: what was asked is read all the same, and nothing can be written.
-    async fn asks_and_is_gone(&self, path: &str, body: &Value) {
+    /// Asks, and has ended the connection before anybody takes it, or has reset it: what was asked is read all the same, and nobody reads the
+    /// answer, or it cannot be written.
+    async fn asks_and_is_gone(&self, path: &str, body: &Value, resets: bool) {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let mut gone = Raw::connect(listener.local_addr().unwrap()).await;
         let (token, body) = (of(Role::Admin), body.to_string());
@@ -18,7 +19,10 @@ impl Desk {
             "POST {path} HTTP/1.1\r\nhost: x\r\nauthorization: Bearer {token}\r\ncontent-type: application/json\r\ncontent-length: {length}\r\n\r\n{body}"
         );
         gone.send(request).await;
-        gone.reset();
+        match resets {
+            true => gone.reset(),
+            false => gone.close(),
+        }
         self.gateway.serve_operators(listener);
     }
 
@@ -46,20 +50,20 @@ async fn what_was_made_for_somebody_who_was_not_given_it_is_revoked_again() {
         let old = desk.admin("POST", KEYS, json!({})).await.done(201);
         let old = old["id"].as_str().unwrap();
 
-        desk.asks_and_is_gone(KEYS, &json!({ "label": "lost" })).await;
+        desk.asks_and_is_gone(KEYS, &json!({ "label": "lost" }), true).await;
         let (_, others) = desk.once_revoked(KEYS, 1).await;
         assert_eq!(others, [old], "{ground:?}");
 
         // The old key is as the rotation left it, and can be rotated again.
         let rotate = format!("/v1/keys/{old}/rotate");
-        desk.asks_and_is_gone(&rotate, &json!({ "overlap": "1h" })).await;
+        desk.asks_and_is_gone(&rotate, &json!({ "overlap": "1h" }), false).await;
         let (_, others) = desk.once_revoked(KEYS, 2).await;
         assert_eq!(others, [old], "{ground:?}");
         desk.admin("POST", &rotate, json!({ "overlap": "1h" })).await.done(201);
 
         let operators = desk.get("/v1/operators").await["data"].as_array().unwrap().len();
         let ann = json!({ "name": "ann", "role": "admin" });
-        desk.asks_and_is_gone("/v1/operators", &ann).await;
+        desk.asks_and_is_gone("/v1/operators", &ann, false).await;
         let (_, others) = desk.once_revoked("/v1/operators", 1).await;
         assert_eq!(others.len(), operators, "{ground:?}");
         let last = &desk.get("/v1/log?limit=1").await["data"][0];

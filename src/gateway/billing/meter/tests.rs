@@ -114,6 +114,10 @@ fn what_is_no_answer_is_not_passed_on_unless_its_beginning_was() {
             r#"{"error":{"code":429,"type":"insufficient_quota","message":"no"}}"#.to_owned(),
             Passed::NoAnswer { code: Some(403) },
         ),
+        (
+            r#"{"choices":[],"error":{"code":400,"message":"Your credit balance is too low to access it"}}"#.to_owned(),
+            Passed::NoAnswer { code: Some(403) },
+        ),
         // An object without choices is an error in words of its own.
         ("{}".to_owned(), Passed::NoAnswer { code: None }),
         (

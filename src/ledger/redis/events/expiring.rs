@@ -14,7 +14,7 @@ use crate::ledger::redis::admission_breaker::millis;
 use crate::ledger::redis::link::Link;
 use crate::ledger::redis::reply;
 use crate::ledger::redis::script::PREFIX;
-use crate::ledger::redis::shared::Shared;
+use crate::ledger::redis::shared::{Shared, key_name};
 use crate::pure::ids::{AccountId, KeyDigest, KeyId};
 use crate::pure::time::Timestamp;
 
@@ -78,7 +78,11 @@ impl Shared {
             }
         };
         for some in names.chunks(AT_ONCE) {
-            let looks = some.iter().map(|account| self.raise_expiring_of(link, account, now));
+            // Each question to a server that does not answer may wait for its time-out.
+            let skips_silent = passed_over.count > 0;
+            let looks = some
+                .iter()
+                .map(|account| self.raise_expiring_of(link, account, now, skips_silent));
             for looked in join_all(looks).await {
                 passed_over.join(looked);
             }
@@ -86,8 +90,19 @@ impl Shared {
         passed_over.told()
     }
 
-    async fn raise_expiring_of(&self, link: &Link, account: &AccountId, now: Timestamp) -> PassedOver {
+    async fn raise_expiring_of(
+        &self,
+        link: &Link,
+        account: &AccountId,
+        now: Timestamp,
+        skips_silent: bool,
+    ) -> PassedOver {
         let mut passed_over = PassedOver::default();
+        let is_silent = |key: &str| skips_silent && self.shard_of_key(key).guard.is_failing();
+        if is_silent(&keys_of_account(account)) {
+            passed_over.note(format_args!("the keys of {account}"), SILENT);
+            return passed_over;
+        }
         let mut members = redis::cmd("SMEMBERS");
         members.arg(keys_of_account(account));
         let members = self.command(link, members).await;
@@ -103,7 +118,9 @@ impl Shared {
                 passed_over.note(format_args!("a key of {account}"), "its digest is none");
                 continue;
             };
-            if let Err(error) = self.raise_if_expiring(link, &digest, now).await {
+            if is_silent(&key_name(&digest)) {
+                passed_over.note(KeyId::of(&digest), SILENT);
+            } else if let Err(error) = self.raise_if_expiring(link, &digest, now).await {
                 passed_over.note(KeyId::of(&digest), error);
             }
         }
@@ -122,5 +139,7 @@ impl Shared {
 
 /// How often one of all gateways looks at all keys: a little more often than each of them wants to.
 const KEYS_EVERY: Duration = Duration::from_secs(3_500);
+/// Why something is passed over that a server has which gave no answer before.
+const SILENT: &str = "its server does not answer";
 /// What is named of what was passed over.
 const NAMED_MAX: usize = 10;

@@ -91,8 +91,13 @@ fn whether_an_account_has_a_key_is_asked_of_its_own_master_where_the_keys_is_awa
     let unknown = KeyId::of(&KeyDigest::from_bytes([9; 32]));
     assert_eq!(has(&acme, &id), Ok(true));
     assert_eq!([has(&acme, &unknown), has(&beta, &id)], [Ok(false), Ok(false)]);
-    second.kill();
+    let mut lost = redis::cmd("DEL");
+    lost.arg(key_id_key(&id));
+    block_on(async { shared.command(&shared.link(), lost).await }).unwrap();
     assert_eq!(has(&acme, &id), Ok(true), "the account's master has it in a list");
+    assert_eq!(has(&beta, &id), Ok(false));
+    second.kill();
+    assert_eq!(has(&acme, &id), Ok(true));
     let unsaid = has(&beta, &id);
     assert!(matches!(unsaid, Err(StoreError::Unavailable(_))), "{unsaid:?}");
 }

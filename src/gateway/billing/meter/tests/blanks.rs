@@ -85,6 +85,12 @@ fn only_so_much_waits_behind_white_space() {
         (Passed::NoAnswer { code: Some(500) }, String::new())
     );
     assert!(taken(&mut ctx).finish().is_error);
+
+    let page = format!("<html>{}</html>", "no ".repeat(40_000));
+    let mut ctx = late(&books, 3);
+    let no_answer = (Passed::NoAnswer { code: None }, String::new());
+    assert_eq!(pass(&mut ctx, &page, true), no_answer);
+    assert!(!taken(&mut ctx).finish().began);
 }
 
 /// A page of HTML is not gathered to its end: nothing can follow that makes an answer of it.

@@ -71,6 +71,11 @@ fn of_what_comes_in_the_place_of_events_nothing_passes() {
             failed(Some(403)),
             at_once,
         ),
+        (
+            r#"{"message":"Incorrect API key provided: sk-1","type":"authentication_error"}"#,
+            failed(Some(403)),
+            at_once,
+        ),
         (&whole("no", &Value::Null), Passed::Died, at_once),
         ("[1, \"no\"]", Passed::Died, at_once),
         ("[1, \"no\"", Passed::Died, at_end),
