@@ -176,7 +176,10 @@ impl Example {
         let all_but_one = &text[..text.len() - 1];
         let begun = Reply::json_head(text.len() + 1);
         match (&self.passes, self.breaks, self.leaves_after) {
-            (Some(cue), ..) => begun.bytes("\n").wait(cue).bytes(all_but_one).close(),
+            (Some(cue), ..) => {
+                let (first, others) = all_but_one.split_at(1);
+                begun.bytes(first).wait(cue).bytes(others).close()
+            }
             (None, true, _) => begun.bytes(all_but_one).close(),
             (None, false, Some(_)) => begun.bytes(all_but_one).silence(),
             (None, false, None) => Reply::json(answer),

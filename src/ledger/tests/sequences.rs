@@ -306,7 +306,7 @@ fn correct(
             prop_assert_eq!((posted.added, posted.balance), (true, model.state.balance()));
             prop_assert_eq!(posted.entry.balance, Some(posted.balance));
         }
-        (Err(AdminError::Invalid(text)), Err(PostRefusal::Short { available, held })) => {
+        (Err(AdminError::Conflict(text)), Err(PostRefusal::Short { available, held })) => {
             prop_assert!(text.contains(&format!("{available}, with {held} held")), "{}", text);
         }
         (Err(AdminError::Invalid(text)), Err(PostRefusal::OutOfRange)) => {

@@ -140,7 +140,7 @@ pub(super) const SHAPES: &[Shape] = &[
             r#"data: {"object":"error","message":"SECRET EngineDeadError","type":"InternalServerError","param":null,"code":500}"#,
         ],
         texts: &["Hi"],
-        ending: Ending::Error(None),
+        ending: Ending::Error(Some(500)),
         ..BASE
     },
     Shape {

@@ -152,7 +152,7 @@ fn a_call_holds_at_the_successor_and_is_refused_there() {
     };
     let none = events();
     for (n, caller) in [(2, &after), (3, &before)] {
-        let denied = block_on(caller.reserve(&request(n, "5"))).unwrap().unwrap_err();
+        let denied = block_on(caller.reserve(&request(n, "11"))).unwrap().unwrap_err();
         assert!(matches!(denied, Denial::Credit { .. }), "{denied:?}");
     }
     assert_eq!(shown(&rig.store).figures.held, credits("6"));

@@ -132,9 +132,9 @@ fn credit_that_an_ended_call_held_is_there_and_no_event_tells_that_it_is_not() {
     settle(ends);
     let hold = upgrade.reserve(&request(2, "5")).unwrap();
     assert_eq!((hold.amount(), upgrade.open_events()), (credits("5"), none));
-    // By now it is so.
+    // Of this one it is so.
     assert!(matches!(
-        upgrade.reserve(&request(3, "5")),
+        upgrade.reserve(&request(3, "11")),
         Err(Denial::Credit { held, .. }) if held == credits("5")
     ));
     assert_eq!(upgrade.open_events(), none + 1);

@@ -92,7 +92,10 @@ fn an_error_in_an_array_is_an_error() {
 #[test]
 fn an_error_that_the_request_is_to_blame_for_says_so_by_a_word_too() {
     for (error, code) in [
-        (r#"{"type":"invalid_request_error","code":"invalid_api_key"}"#, None),
+        (
+            r#"{"type":"invalid_request_error","code":"invalid_api_key"}"#,
+            Some(403),
+        ),
         (r#"{"type":"invalid_request_error","code":null}"#, None),
         (r#"{"code":"context_length_exceeded","message":"too long"}"#, Some(400)),
         (r#"{"code":"content_filter","type":"server_error"}"#, Some(400)),

@@ -30,6 +30,16 @@ struct Block {
     closing: &'static [u8],
 }
 
+/// The code of an error: a number, or what a word stands for.
+fn code(code: &Value) -> Option<u16> {
+    let text = code.as_str().unwrap_or_default();
+    if ["context_length_exceeded", "content_filter"].contains(&text) {
+        return Some(400);
+    }
+    let number = code.as_u64().or_else(|| text.parse().ok());
+    number.and_then(|code| u16::try_from(code).ok())
+}
+
 /// The outcome of `stream` when it ends cleanly after its last byte.
 pub(super) fn outcome(stream: &[u8], options: TapOptions) -> Outcome {
     let mut outcome = Outcome::default();
@@ -47,17 +57,11 @@ pub(super) fn outcome(stream: &[u8], options: TapOptions) -> Outcome {
             outcome.reports.add(report(usage));
         }
         if (block.error_name || is_error(&value)) && !is_done {
-            let code = &value["error"]["code"];
-            let is_word = ["context_length_exceeded", "content_filter"].contains(&code.as_str().unwrap_or_default());
-            let number = code
-                .as_u64()
-                .or_else(|| code.as_str().and_then(|code| code.parse().ok()));
-            let code = number.and_then(|code| u16::try_from(code).ok());
-            let code = if is_word { Some(400) } else { code };
+            let code = code(&value["error"]["code"]).or_else(|| code(&value["code"]));
             let words = ProviderWords::read(block.data.as_deref().unwrap_or_default());
             let code = words.about_operator.map_or(code, |_| Some(403));
-            outcome.error = Some(code);
             if !outcome.done {
+                outcome.error = Some(code);
                 let mut masked = bytes::BytesMut::new();
                 stream::write_masked(&mut masked, &identity, code);
                 outcome.out.extend(masked);

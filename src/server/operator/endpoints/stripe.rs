@@ -53,8 +53,14 @@ pub(in crate::server::operator) async fn hear(call: &Call<'_>) -> Result<Answer,
             limited => OperatorError::Api(limited),
         });
     }
-    let notice = stripe::read(&call.body);
-    match notice.map_err(|error| OperatorError::bad(format!("The message cannot be read: {error}.")))? {
+    let notice = stripe::read(&call.body).map_err(|error| {
+        log::error!(
+            "MONEY: a message that Stripe has signed cannot be read, and nothing was credited or taken for it: {error}"
+        );
+        call.api.admin.telemetry.payments.unassigned();
+        OperatorError::bad(format!("The message cannot be read: {error}."))
+    });
+    match notice? {
         Notice::Paid(payment) => credit(call, hook, payment).await,
         Notice::Refunded(refunds) => take_back(call, hook, refunds).await,
         Notice::WentBack { event, kind, payment } => {

@@ -74,7 +74,8 @@ fn only_so_much_waits_behind_white_space() {
     assert_eq!(pass(&mut ctx, first, false), (Passed::On, first.to_owned()));
     assert!(!meter(&mut ctx).is_gathered());
     assert_eq!(pass(&mut ctx, second, true).0, Passed::On);
-    assert_eq!(taken(&mut ctx).finish().delivered.0, 40_000);
+    let delivered = taken(&mut ctx).finish().delivered.0;
+    assert!((40_000..40_100).contains(&delivered), "{delivered}");
 
     let long = format!(r#"{{"error":{{"code":500,"message":"{}"}}}}"#, "no ".repeat(40_000));
     let mut ctx = late(&books, 2);
