@@ -33,7 +33,8 @@ pub(super) enum LedgerCommand {
     /// Check that the books balance; exit status 1 when they do not
     #[command(after_help = "Example:\n  tollgate ledger audit\n\n\
         For each account: top-ups - debits = balance, sum of holds = held, usage = debits.\n\n\
-        The answer of a gateway that runs on the embedded ledger may take 15 minutes, and\na minute with --operator.")]
+        The answer of a gateway that runs on the embedded ledger may take 15 minutes,\n\
+        and a minute with --operator.")]
     Audit,
     /// Make counters what their entries say, such as a month's use what its days add up to
     #[command(

@@ -192,7 +192,7 @@ const WRONG: &[(&str, &str, &str, u16, &str)] = &[
         "POST",
         "/v1/accounts/acme/credits",
         r#"{"amount":"-1000","reference":"x","kind":"correction"}"#,
-        400,
+        409,
         "available",
     ),
     (
