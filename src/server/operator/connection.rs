@@ -107,8 +107,10 @@ impl Connection {
 
 /// Whether the client has ended its side: one that wants its answer keeps that open until it has it.
 async fn has_left(session: &mut ServerSession) -> bool {
-    let mut next = pin!(session.read_body_or_idle(true));
-    let next = poll_fn(|context| Poll::Ready(next.as_mut().poll(context))).await;
+    let next = {
+        let mut next = pin!(session.read_body_or_idle(true));
+        poll_fn(|context| Poll::Ready(next.as_mut().poll(context))).await
+    };
     match next {
         Poll::Pending => false,
         // It says more already, of which a byte is gone: what it asks behind this is not answered.
