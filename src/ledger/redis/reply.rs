@@ -149,17 +149,28 @@ pub(super) fn settled(value: &Value) -> Result<SettleReply, StoreError> {
         Some((rest, at)) => (rest, Some(Timestamp(number(Some(at))?))),
         None => (rest, None),
     };
-    let opened = match cut(rest, b'-') {
-        _ if rest.is_empty() => None,
-        Some((first, last)) => Some((count(Some(first))?, count(Some(last))?)),
-        None => Some((count(Some(rest))?, count(Some(rest))?)),
-    };
+    let opened = opened_run(rest)?;
     Ok(SettleReply::Settled(SettledWith { settled, opened, at }))
 }
 
 /// Whether a release was not taken: its account's slot moves, and has keys of it at two masters.
 pub(super) fn is_apart(value: &Value) -> bool {
     text(value) == Ok(APART)
+}
+
+/// The numbers before its own that Redis did not know at a release and holds for open: the first and the last.
+pub(super) fn released_run(value: &Value) -> Option<(u64, u64)> {
+    let (_, run) = cut(text(value).ok()?, b' ')?;
+    opened_run(run).ok()?
+}
+
+/// `first-last`, or one number; nothing when it is empty.
+fn opened_run(run: &str) -> Result<Option<(u64, u64)>, StoreError> {
+    match cut(run, b'-') {
+        _ if run.is_empty() => Ok(None),
+        Some((first, last)) => Ok(Some((count(Some(first))?, count(Some(last))?))),
+        None => Ok(Some((count(Some(run))?, count(Some(run))?))),
+    }
 }
 
 /// The answer to `show`; nothing when there is no such account.
@@ -355,44 +366,4 @@ pub(super) fn held(committed: Credits, used: Credits) -> Result<Credits, StoreEr
 const APART: &str = "apart";
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::ledger::tests::rig::request;
-
-    #[test]
-    fn a_reserve_of_an_account_that_is_not_there_says_so() {
-        let asked = request(1, "1");
-        let read = reserved(&Value::BulkString(b"none".to_vec()), &asked);
-        assert_eq!(
-            read.err().map(|error| error.to_string()),
-            Some(no_account().to_string())
-        );
-    }
-
-    #[test]
-    fn what_an_account_knows_of_a_producer_is_read_as_the_scripts_write_it() {
-        let read = |text: &str| numbers(&Value::BulkString(text.as_bytes().to_vec()));
-        for (text, closed, open) in [
-            ("7 20000", vec![1, 7], vec![8]),
-            ("9 20000 3 5-7 ", vec![1, 2, 4, 8, 9], vec![3, 5, 6, 7, 10]),
-            ("9 20000 3 4 6-7 8 ", vec![1, 2, 5, 9], vec![3, 4, 6, 7, 8, 10]),
-        ] {
-            let known = read(text).unwrap();
-            assert!(closed.iter().all(|number| known.is_closed(*number)), "{text}");
-            assert!(!open.iter().any(|number| known.is_closed(*number)), "{text}");
-        }
-        for other in [
-            "",
-            "7",
-            "x 20000",
-            "7 20000 x ",
-            "7 20000 5-8 ",
-            "7 20000 5 4 ",
-            "7 20000 4 5-4 ",
-        ] {
-            assert_eq!(read(other), None, "{other:?}");
-        }
-        assert_eq!(numbers(&Value::Nil), None);
-        assert_eq!(numbers(&Value::Int(7)), None);
-    }
-}
+mod tests;

@@ -53,7 +53,7 @@ impl Settler {
                     }
                     self.read_settled(debit, settled, &mut kept, &mut lost)
                 }
-                release @ Work::Release { .. } => self.read_released(release, &answer, &mut kept),
+                release @ Work::Release { .. } => self.read_released(release, &answer, &mut kept, &mut lost),
                 Work::Barrier { account, reached } => self.read_barrier(account, reached, &mut kept),
             };
             if is_progress {
@@ -170,11 +170,7 @@ impl Settler {
     }
 
     fn acknowledged(&mut self, mut debit: QueuedDebit, with: &SettledWith, now: u64, lost: &mut Vec<Lost>) {
-        let producer = debit.number.producer;
-        let known = with.opened.map(|run| debit.account.acknowledged(producer, run));
-        if let Some(known) = known.filter(|known| !known.is_empty()) {
-            lost.push((Arc::clone(&debit.account), producer, known));
-        }
+        lost.extend(lost_among(&debit.account, debit.number.producer, with.opened));
         if debit.origin == Origin::Own {
             debit.account.acknowledge(debit.number);
         }
@@ -202,10 +198,10 @@ impl Settler {
     }
 
     /// Whether a release is acknowledged, or the next try is another; else it is kept.
-    fn read_released(&mut self, release: Work, answer: &Answer, kept: &mut Vec<Work>) -> bool {
+    fn read_released(&mut self, release: Work, answer: &Answer, kept: &mut Vec<Work>, lost: &mut Vec<Lost>) -> bool {
         let now = self.shared.now_ms();
-        match answer {
-            Answer::Good(value) if !reply::is_apart(value) => {}
+        let opened = match answer {
+            Answer::Good(value) if !reply::is_apart(value) => reply::released_run(value),
             Answer::Good(_) | Answer::Apart => {
                 self.moving.put(release, now);
                 return true;
@@ -214,7 +210,7 @@ impl Settler {
                 kept.push(release);
                 return false;
             }
-        }
+        };
         if let Work::Release {
             account,
             hold,
@@ -224,6 +220,8 @@ impl Settler {
         } = release
         {
             kept.extend(self.moving.take_rest(&account, hold, now));
+            // Whoever comes after it is not told that these are open.
+            lost.extend(number.and_then(|number| lost_among(&account, number.producer, opened)));
             // One that was doubtful may be a dead process': these are this one's.
             if let Some(number) = number
                 && kind == ReleaseKind::Sure
@@ -356,6 +354,12 @@ fn did_not_run(answer: &Value) -> bool {
                 | ServerErrorKind::TryAgain
         )
     )
+}
+
+/// What Redis had acknowledged of a run of numbers that it did not know until now; none when it is nothing.
+fn lost_among(account: &Arc<Account>, producer: ProducerId, opened: Option<(u64, u64)>) -> Option<Lost> {
+    let numbers = account.acknowledged(producer, opened?);
+    (!numbers.is_empty()).then(|| (Arc::clone(account), producer, numbers))
 }
 
 /// Numbers of an account that Redis had acknowledged and does not know.

@@ -4,6 +4,7 @@
 use super::known::{balance, send_all};
 use super::lost::errors;
 use super::*;
+use crate::ledger::redis::replay::Released;
 use crate::ledger::redis::tests::parted;
 use crate::ledger::tests::redis_server::until;
 
@@ -124,6 +125,70 @@ fn that_a_call_owed_nothing_is_lost_without_a_settlement() {
         assert_eq!(settle(&mut settler, &server, &acme, [3]), [""; 0]);
         assert_eq!(known(&server), expected);
     }
+}
+
+/// The release opened its number, and nobody was told: the next settlement opened none.
+#[test]
+fn a_lost_settlement_is_told_also_where_a_release_comes_before_the_next_one() {
+    const TOLD: &str = "ERROR MONEY: Redis has lost 1 settlements of acme for good";
+    let server = RedisServer::start();
+    let shared = opened(&server);
+    let acme = make(&shared, "100");
+    let mut settler = settler(&shared);
+    assert_eq!(settle(&mut settler, &server, &acme, [1]), [""; 0]);
+    server.ask("COPY tg1:{acme} kept");
+    assert_eq!(settle(&mut settler, &server, &acme, [2]), [""; 0]);
+    give_back(&mut settler, &server, &acme, 3);
+    drop(settler.ring.take_those(|debit| debit.number.number == 2));
+    server.ask("COPY kept tg1:{acme} REPLACE");
+    let told = errors(|| {
+        let released = settler.ring.take_released(|_| true);
+        settler.release_again(released);
+        send_all(&mut settler, &server);
+    });
+    assert_eq!(told, [TOLD], "a release that is sent again");
+    assert_eq!(settle(&mut settler, &server, &acme, [4]), [""; 0], "once");
+    assert_eq!(known(&server), ["4", "2"]);
+
+    server.ask("COPY tg1:{acme} kept REPLACE");
+    assert_eq!(settle(&mut settler, &server, &acme, [5]), [""; 0]);
+    drop(settler.ring.take_those(|debit| debit.number.number == 5));
+    server.ask("COPY kept tg1:{acme} REPLACE");
+    let told = errors(|| give_back(&mut settler, &server, &acme, 6));
+    assert_eq!(told, [TOLD], "the first release of a call that ends");
+    assert_eq!(settle(&mut settler, &server, &acme, [7]), [""; 0], "once");
+    assert_eq!(known(&server), ["7", "2", "5"]);
+    assert!(!acme.is_under_way());
+}
+
+/// One that is in the ring still, or is on its way again behind the release.
+#[test]
+fn a_settlement_that_a_release_finds_missing_is_taken_again() {
+    let server = RedisServer::start();
+    let shared = opened(&server);
+    let acme = make(&shared, "100");
+    let mut settler = settler(&shared);
+    assert_eq!(settle(&mut settler, &server, &acme, [1]), [""; 0]);
+    // The server knows the script of a release from then on.
+    give_back(&mut settler, &server, &acme, 2);
+    server.ask("COPY tg1:{acme} kept");
+    assert_eq!(settle(&mut settler, &server, &acme, [3, 4]), [""; 0]);
+    server.ask("COPY kept tg1:{acme} REPLACE");
+    let told = errors(|| {
+        let again = settler.ring.take_those(|debit| debit.number.number == 4);
+        settler.send_again(again);
+        let released = Released {
+            account: Arc::clone(&acme),
+            hold: request_id(5),
+            number: CallNumber::new(PRODUCER, 5),
+        };
+        settler.release_again(vec![released]);
+        send_all(&mut settler, &server);
+    });
+    assert_eq!(told, [""; 0]);
+    assert_eq!(known(&server), ["5"]);
+    assert_eq!(balance(&shared, &acme), credits("97"));
+    assert!(!acme.is_under_way());
 }
 
 /// The new master has the debit, and was made one without the release.
