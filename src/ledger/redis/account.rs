@@ -359,9 +359,9 @@ const SUSPENDED: u8 = 1;
 const CLOSED: u8 = 2;
 /// Keys of which it is remembered what they count as, an account. Redis says it again of any other.
 const COUNTS_AS_MAX: usize = 1024;
-/// Calls of an account of which it is remembered that they gave their holds back, in some 16 kilobytes. The settler's ring has those of the last
+/// Calls of an account of which it is remembered that they gave their holds back, in some two kilobytes. The settler's ring has those of the last
 /// while as well: of an older one that is not among them a Redis that goes further back is said to have lost a settlement.
-const RELEASED_MAX: usize = 1024;
+const RELEASED_MAX: usize = 128;
 /// Windows remembered for the headers of refusals, an account.
 const WINDOWS_MAX: usize = 256;
 

@@ -58,27 +58,39 @@ impl Settler {
             "Redis has lost {count} settlements of {}; they are sent again",
             account.id()
         );
-        let mut here: BTreeSet<u64> = again.iter().map(|debit| debit.number.number).collect();
-        here.extend(self.waiting(account, producer));
-        let missing: Vec<u64> = numbers.iter().copied().filter(|n| !here.contains(n)).collect();
+        let mut missing: BTreeSet<u64> = numbers.into_iter().collect();
+        for debit in &again {
+            missing.remove(&debit.number.number);
+        }
+        // No further than it has to: the backlog may be long, and this happens for each account of which something is lost.
         if !missing.is_empty() {
-            self.tell_later(account, producer, missing);
+            for number in self.waiting(account, producer) {
+                missing.remove(&number);
+                if missing.is_empty() {
+                    break;
+                }
+            }
+        }
+        if !missing.is_empty() {
+            self.tell_later(account, producer, missing.into_iter().collect());
         }
         self.send_again(again);
     }
 
-    /// Tells Redis once more that these calls gave their holds back. What is sent again of settlements goes before it: their answers say which
-    /// numbers are missing up to theirs, and that of a release does not.
+    /// Tells Redis once more that these calls gave their holds back. What is sent again of settlements goes before it: else the
+    /// answer to a release says that these are missing, and they are sent twice.
     pub(super) fn release_again(&mut self, released: Vec<Released>) {
         self.put_in_front(released.into_iter().map(Released::again).collect());
     }
 
-    /// The producer's numbers of what is still to be sent of an account: when all is sent again, some of it is in a later batch.
+    /// The producer's numbers of what is still to be sent of an account: when all is sent again, some of it is in a later batch, and what waits
+    /// for a slot that moves is in none.
     fn waiting(&self, account: &Account, producer: ProducerId) -> impl Iterator<Item = u64> {
         let later = self.later.iter().map(|(_, work)| work);
         let works = self.backlog.iter().chain(later);
         let numbers = works
             .filter(move |work| work.is_of(account.id()))
+            .chain(self.moving.works_of(account.id()))
             .filter_map(Work::number);
         numbers
             .filter(move |number| number.producer == producer)

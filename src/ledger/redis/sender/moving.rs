@@ -65,6 +65,12 @@ impl Moving {
         self.accounts.contains_key(account)
     }
 
+    /// What waits of an account, but for the one that was sent again.
+    pub(super) fn works_of(&self, account: &AccountId) -> impl Iterator<Item = &Work> {
+        let waiting = self.accounts.get(account);
+        waiting.into_iter().flat_map(|waiting| waiting.works.iter())
+    }
+
     /// When the oldest settlement was queued that waits, by the ledger's monotonic clock.
     pub(super) fn oldest_ms(&self) -> Option<u64> {
         let since = |waiting: &Waiting| waiting.account.waits_since_ms();

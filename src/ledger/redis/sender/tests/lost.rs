@@ -95,6 +95,23 @@ fn what_is_asked_for_and_not_answered_stays() {
     assert!(settler.missing.due(u64::MAX).is_none());
 }
 
+/// It is neither in a batch nor in the ring, and was told as lost.
+#[test]
+fn what_waits_for_a_slot_that_moves_is_not_lost() {
+    let server = RedisServer::start();
+    let shared = opened(&server);
+    let [acme, other] = ["acme", "other"].map(|name| account(&shared, name));
+    let mut settler = settler(&shared);
+    for (account, number) in [(&acme, 1), (&acme, 2), (&other, 3)] {
+        let work = Work::Settle(settlement(account, number));
+        settler.moving.put(work, shared.now_ms());
+    }
+    let mut lost = |numbers: &[u64]| errors(|| settler.send_lost(&acme, ProducerId(5), numbers));
+    assert_eq!(lost(&[1, 2]), [""; 0]);
+    let told = "ERROR MONEY: Redis has lost 1 settlements of acme for good";
+    assert_eq!(lost(&[1, 2, 3]), [told], "the last one that waits is another account's");
+}
+
 /// In a cluster that fails over, what a slot's new master lacks is on its way from the settler of the one before: it was told as lost.
 #[test]
 fn what_may_be_handed_over_is_lost_only_if_it_is_still_not_there_a_while_later() {
