@@ -330,7 +330,7 @@ pub(super) fn idempotency_of_key(id: &AccountId, key: &KeyId) -> [String; 4] {
 }
 
 /// How many requests a reserve counts. One blank behind it: it is tried again when it is refused, so that a refusal is no event yet. Two:
-/// its caller tries it again as long as something is left, so that only a refusal that leaves nothing is an event.
+/// its caller tries it again as long as something is left, so that only a refusal is an event that leaves nothing even without what is held.
 pub(super) fn counted_text(request: &ReserveRequest, is_answer: bool) -> &'static str {
     match (request.is_counted, is_answer, request.is_last) {
         (false, true, true) => "1",

@@ -60,7 +60,7 @@ pub struct ReserveRequest {
     /// An earlier refusal has counted the request in its window ([`Denial::is_counted`]): this one is the same call, tried once more.
     pub is_counted: bool,
     /// No other try of the call follows, so that an event tells of a refusal. Where this is not the last, another follows as long as
-    /// something is left to pay with, and only a refusal that leaves nothing is told ([`Denial::leaves_nothing`]).
+    /// something is left to pay with, and only a refusal is told that would leave nothing even if no call held anything.
     pub is_last: bool,
     /// The hard limits of its key and its end user, where there are some.
     pub spend: Option<Arc<SpendLimits>>,
@@ -70,7 +70,14 @@ impl ReserveRequest {
     /// Whether an event tells of this refusal, where it is of a kind that events tell of. It tells of none that is for what open calls hold:
     /// that is back in a moment.
     pub fn tells_of(&self, denial: &Denial) -> bool {
-        (self.is_last || denial.leaves_nothing(self.quota)) && !self.fits_without_holds(denial)
+        // What open calls hold of the credit counts as left, as it does of the quota. Until its prompt is counted, what the call needs is a
+        // bound: it may fit once they have ended.
+        let is_over = if let Denial::Credit { available, held, .. } = denial {
+            available.saturating_add(*held) <= Credits::ZERO
+        } else {
+            denial.leaves_nothing(self.quota)
+        };
+        (self.is_last || is_over) && !self.fits_without_holds(denial)
     }
 
     /// Whether it was refused for what open calls hold: had all of them ended, and cost nothing, it might be granted.

@@ -57,6 +57,8 @@ local function events()
     if known and string.sub(known, 1, #of + 1) == of .. ' ' then before = string.sub(known, #of + 2) end
     if less(left, '0') then left = '0' end
     if before then
+      -- Most often nothing has changed, and there is nothing to add.
+      if not less(left, before) then return false end
       local twice = sum(account, left, left)
       if not twice or not less(twice, before) then return false end
     end

@@ -2,7 +2,7 @@
 -- KEYS account, order of expiry, where its end user counts (with ARGV 19)
 -- ARGV id, scope, rpm, tpm, concurrency, wanted, at_least, quota - wanted, quota - at_least, tokens, ttl (ms), requests to count (0 or 1, and
 --   behind it a blank where a refused call is tried again, so that a refusal is no event, or two where it is tried again as long as something
---   of the credit or the quota is left, so that only a refusal that leaves nothing is an event), now
+--   of the credit or the quota is left, so that only a refusal is an event that leaves nothing even without what is held), now
 -- and for a key with limits: key, its periods, that of the key's limit (or an empty text), limit - wanted, limit - at_least,
 --   and for its end user: id, limit - wanted, limit - at_least, the most end users, ttl (ms) of their counts (or an empty text)
 -- A refusal counts the request too, unless the limit of requests is what refuses it.
@@ -62,9 +62,10 @@ if wanted ~= '0' then
     local window = started .. string.format(' %d %d %d', counted, tokens, open)
     redis.call('HSET', account, 'w' .. scope, window)
     if #ARGV[12] == 1 or #ARGV[12] == 3 and not less('0', avail) then
-      -- What open calls hold is back in a moment: no event tells that there would be enough without it.
-      local left = sum(account, committed, negated(used), avail)
-      if left and less(left, at_least) then
+      -- What open calls hold is back in a moment: no event tells where there would be enough without it, nor of a first
+      -- try as long as something would be left without it.
+      local left = committed == used and avail or sum(account, committed, negated(used), avail)
+      if left and less(left, at_least) and (#ARGV[12] == 1 or not less('0', left)) then
         local raise, _, is_told = events()
         if is_told(account, 'uex', '1', left) then
           raise(account, 'account.exhausted', now, avail .. ' ' .. committed .. ' ' .. used)
@@ -78,11 +79,12 @@ if wanted ~= '0' then
     if less(below_least, committed) then
       local window = started .. string.format(' %d %d %d', counted, tokens, open)
       redis.call('HSET', account, 'w' .. scope, window)
-      local quota = #ARGV[12] ~= 2 and sum(account, below_wanted, wanted)
       -- As above: not where it would fit without what open calls hold.
-      if quota and less(below_least, used) and (#ARGV[12] == 1 or not less(used, quota)) then
+      local quota = #ARGV[12] ~= 2 and less(below_least, used) and sum(account, below_wanted, wanted)
+      if quota and (#ARGV[12] == 1 or not less(used, quota)) then
         local raise, _, is_told = events()
-        local of, left = month .. ' ' .. quota, sum(account, quota, negated(used))
+        local of, left = month .. ' ' .. quota, '0'
+        if less(used, quota) then left = sum(account, quota, negated(used)) end
         if left and is_told(account, 'uer', of, left) then
           redis.call('HSET', account, 'ueq', of)
           raise(account, 'account.quota_reached', now, of .. ' ' .. used .. ' ' .. committed)

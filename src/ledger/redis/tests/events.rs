@@ -109,6 +109,37 @@ fn what_an_earlier_gateway_told_does_not_use_up_the_end() {
     assert_eq!(field("ueq"), quota);
 }
 
+/// A client that is refused tries again and again: what was left when an event told of it is compared, and nothing added up that has not changed.
+#[test]
+fn what_was_told_costs_a_refused_call_little() {
+    let server = RedisServer::start();
+    let ledger = node(&server, patient());
+    let caller = caller_of(&ledger, "acme", "1", LimitOverrides::default());
+    told(&ledger, &caller);
+    for (wanted, quota, sums, kind) in [
+        ("2", "100", 0, EventKind::Exhausted),
+        ("0.5", "0", 1, EventKind::QuotaReached),
+    ] {
+        let refused = |n| {
+            let asked = ReserveRequest {
+                quota: credits(quota),
+                ..request(n, wanted)
+            };
+            block_on(caller.reserve(&asked)).unwrap().unwrap_err();
+        };
+        refused(1);
+        let kinds: Vec<EventKind> = told(&ledger, &caller).iter().map(|event| event.kind).collect();
+        assert_eq!(kinds, [kind]);
+        server.ask("CONFIG RESETSTAT");
+        refused(2);
+        let stats = server.ask("INFO commandstats");
+        let deleted = stats.iter().find_map(|line| line.strip_prefix("cmdstat_hdel:calls="));
+        let deleted = deleted.map_or(0, |rest| rest.split(',').next().unwrap().parse::<usize>().unwrap());
+        assert_eq!(deleted, sums, "{kind:?}: each sum deletes its field: {stats:?}");
+        assert_eq!(told(&ledger, &caller), []);
+    }
+}
+
 /// What one gateway raises, another hears of and claims, and nobody else meanwhile.
 #[test]
 fn an_event_is_heard_of_and_claimed_once() {

@@ -343,7 +343,10 @@ fn an_event_tells_of_what_would_not_fit_without_holds() {
     };
     for (denial, first, last) in [
         (credit(29, 0), false, true),
-        (credit(0, 29), true, true),
+        (credit(0, 29), false, true),
+        (credit(-10, 11), false, true),
+        (credit(-10, 10), true, true),
+        (credit(0, 0), true, true),
         (credit(0, 30), false, false),
         (credit(29, 1), false, false),
         (quota(41, 20), false, true),
