@@ -39,9 +39,9 @@ impl Shared {
 }
 
 impl Committer {
-    /// Writes that a call was refused. What was told is noted as it is now: credit that came in after the refusal is in the file already.
+    /// Writes that a call was refused, and what that left.
     pub(super) fn raise_refused(&mut self, cell: &EmbeddedAccount, refused: &Refused) {
-        let told = *cell.told.lock();
+        let told = cell.told.told_with(refused);
         let account: AccountId = cell.record.load().id.clone();
         let now = self.shared.clock.now();
         if let Err(error) = self.database.raise_refused(&account, refused, told, now) {

@@ -16,7 +16,7 @@ impl ToldOf {
         ToldOf(Mutex::new(told))
     }
 
-    pub(super) fn lock(&self) -> MutexGuard<'_, Told> {
+    fn lock(&self) -> MutexGuard<'_, Told> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -63,6 +63,23 @@ impl ToldOf {
         }
     }
 
+    /// What is written with a refusal that is told: what it left itself, for one that follows may leave less, and is lost if the process dies
+    /// before that one is written. Credit that came in since is in the file already, and so is what a refusal after it left more.
+    pub(super) fn told_with(&self, refused: &Refused) -> Told {
+        let mut told = *self.lock();
+        match *refused {
+            Refused::Credit { available, held } => {
+                let left = available.saturating_add(held).max(Credits::ZERO);
+                told.exhausted = told.exhausted.map(|later| later.max(left));
+            }
+            Refused::Quota { month, quota, used, .. } => {
+                let left = quota.saturating_sub(used).max(Credits::ZERO);
+                told.quota = told.quota.map(|_| (month, quota, left));
+            }
+        }
+        told
+    }
+
     /// What could not be written is told by the next.
     pub(super) fn forget(&self, refused: &Refused) {
         match refused {
@@ -76,6 +93,20 @@ impl ToldOf {
 mod tests {
     use super::*;
     use crate::pure::time::Month;
+
+    #[test]
+    fn with_a_refusal_is_written_what_it_left_and_that_credit_came_in_since() {
+        let (told, pico) = (ToldOf::default(), Credits::from_pico);
+        let refused = Refused::Credit {
+            available: pico(4),
+            held: pico(1),
+        };
+        // The last two: credit came in, and another call was refused or none.
+        for (known, written) in [(Some(5), Some(5)), (Some(2), Some(5)), (Some(7), Some(7)), (None, None)] {
+            told.lock().exhausted = known.map(pico);
+            assert_eq!(told.told_with(&refused).exhausted, written.map(pico), "{known:?}");
+        }
+    }
 
     #[test]
     fn what_could_not_be_written_is_told_by_the_next_refusal() {

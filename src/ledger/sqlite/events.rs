@@ -174,7 +174,8 @@ impl Database {
         Ok(all)
     }
 
-    /// Raises that a call was refused, and notes what has been told by then.
+    /// Raises that a call was refused, and notes what has been told of refusals of its kind by then. Those of the other kind are noted with
+    /// their own events.
     pub(in crate::ledger) fn raise_refused(
         &mut self,
         account: &AccountId,
@@ -185,16 +186,27 @@ impl Database {
         let at = self.event_times(at);
         let t = self.connection.transaction()?;
         raise(&t, (None, refused.kind()), Some(account), &refused.data(account), at)?;
-        let exhausted = told.exhausted.map_or(0, |left| left.pico().saturating_add(LEFT_FROM));
-        let (month, quota) = told.quota.map(|(month, quota, _)| (month.0, quota.pico())).unzip();
-        let quota_told = told
-            .quota
-            .map(|(month, quota, left)| quota_text(month, quota) + &left.pico().to_string());
-        t.prepare_cached(
-            "INSERT INTO event_accounts (account, exhausted, quota_month, quota, quota_told) VALUES (?1, ?2, ?3, ?4, ?5)
-             ON CONFLICT (account) DO UPDATE SET exhausted = ?2, quota_month = ?3, quota = ?4, quota_told = ?5",
-        )?
-        .execute(params![account.as_str(), exhausted, month, quota, quota_told])?;
+        match refused {
+            Refused::Credit { .. } => {
+                let exhausted = told.exhausted.map_or(0, |left| left.pico().saturating_add(LEFT_FROM));
+                t.prepare_cached(
+                    "INSERT INTO event_accounts (account, exhausted) VALUES (?1, ?2)
+                     ON CONFLICT (account) DO UPDATE SET exhausted = ?2",
+                )?
+                .execute(params![account.as_str(), exhausted])?;
+            }
+            Refused::Quota { .. } => {
+                let (month, quota) = told.quota.map(|(month, quota, _)| (month.0, quota.pico())).unzip();
+                let quota_told = told
+                    .quota
+                    .map(|(month, quota, left)| quota_text(month, quota) + &left.pico().to_string());
+                t.prepare_cached(
+                    "INSERT INTO event_accounts (account, quota_month, quota, quota_told) VALUES (?1, ?2, ?3, ?4)
+                     ON CONFLICT (account) DO UPDATE SET quota_month = ?2, quota = ?3, quota_told = ?4",
+                )?
+                .execute(params![account.as_str(), month, quota, quota_told])?;
+            }
+        }
         t.commit()?;
         Ok(())
     }

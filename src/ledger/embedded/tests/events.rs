@@ -1,5 +1,8 @@
 //! Events for webhooks outlive the process, and so does what was told.
 
+use std::sync::Arc;
+
+use super::posts::thread;
 use super::{NOW, credits, open, rig};
 use crate::clock::Clock;
 use crate::ledger::Ledger;
@@ -7,9 +10,12 @@ use crate::ledger::admin::accounts::AccountOp;
 use crate::ledger::admin::events::{Delivery, Event, EventKind, EventOp};
 use crate::ledger::admin::{AdminOp, AdminReply};
 use crate::ledger::embedded::Embedded;
-use crate::ledger::events::KEEP_MS;
+use crate::ledger::embedded::told::ToldOf;
+use crate::ledger::events::{KEEP_MS, Refused};
 use crate::ledger::terms::TermsChange;
 use crate::ledger::tests::rig::{block_on, debit, request};
+use crate::pure::account::Denial;
+use crate::pure::money::Credits;
 use crate::pure::time::Timestamp;
 
 const LEASE_MS: i64 = 60_000;
@@ -40,7 +46,7 @@ fn what_was_told_is_known_after_a_restart_and_what_was_claimed_is_due() {
     let mut store = rig.store;
     let mut kinds = Vec::new();
     for round in 0..3 {
-        let ledger = Ledger::Embedded(std::sync::Arc::clone(&store));
+        let ledger = Ledger::Embedded(Arc::clone(&store));
         let found = block_on(ledger.authenticate(&key)).unwrap().unwrap();
         let caller = found.checked(super::NOW).unwrap();
         let hold = block_on(caller.reserve(&request(round, "2"))).unwrap().unwrap();
@@ -62,6 +68,42 @@ fn what_was_told_is_known_after_a_restart_and_what_was_claimed_is_due() {
         [EventKind::LowBalance, EventKind::Exhausted, EventKind::CreditsAdded]
     );
     assert!(kinds.iter().all(|kinds| kinds.len() == 3), "{kinds:?}");
+}
+
+/// Its process dies before all refusals are written that are told: a start tells of each that is not, and of no other.
+#[test]
+fn of_refusals_that_a_crash_left_unwritten_events_tell_after_the_start() {
+    let mut thread = thread();
+    let cell = Arc::clone(&thread.shared.accounts.read().unwrap()[&"acme".parse().unwrap()]);
+    let denial = cell.state().reserve(&request(1, "100"), NOW).unwrap_err();
+    let Denial::Credit { rate, .. } = denial else {
+        panic!("{denial:?}");
+    };
+    let (quota, held) = (credits("9"), Credits::ZERO);
+    let by_credit = |left: &str| Denial::Credit {
+        available: credits(left),
+        held,
+        rate,
+    };
+    let by_quota = |used: &str| Denial::Quota {
+        used: credits(used),
+        held,
+        rate,
+    };
+    // A large call, and the end.
+    let denials = [by_credit("5"), by_quota("4"), by_credit("0"), by_quota("9")];
+    let all: Vec<Refused> = denials
+        .iter()
+        .filter_map(|denial| cell.told.to_tell(denial, quota, NOW))
+        .collect();
+    assert_eq!(all.len(), denials.len());
+    for (written, refused) in (1..).zip(&all) {
+        thread.committer.raise_refused(&cell, refused);
+        let told = ToldOf::new(thread.committer.database.told().unwrap()["acme"]);
+        let tells = denials.map(|denial| told.to_tell(&denial, quota, NOW).is_some());
+        let expected = [1, 2, 3, 4].map(|n| n > written);
+        assert_eq!(tells, expected, "{written} are written");
+    }
 }
 
 /// What is settled was tried and failed, and is due again then.

@@ -100,11 +100,19 @@ fn what_was_left_when_a_refusal_was_told_is_kept() {
             exhausted,
             quota: of_quota,
         };
-        let refused = Refused::Credit {
+        let by_credit = Refused::Credit {
             available: zero,
             held: zero,
         };
-        rig.database.raise_refused(&acme(), &refused, told, NOW).unwrap();
+        let by_quota = Refused::Quota {
+            month,
+            quota,
+            used: zero,
+            held: zero,
+        };
+        for refused in [by_credit, by_quota] {
+            rig.database.raise_refused(&acme(), &refused, told, NOW).unwrap();
+        }
         rig.database = Database::open(&rig.path()).unwrap();
         assert_eq!(rig.database.told().unwrap()["acme"], told);
     }
