@@ -1,11 +1,14 @@
 //! What an operator changes: each write is on the disk before it is told.
 
+use std::collections::HashMap;
+
 use rusqlite::{Transaction, params};
 
 use super::super::{AccountRecord, KeyRecord, StoreError};
-use super::{Database, corrupt};
+use super::{Database, corrupt, spending};
 use crate::pure::ids::{KeyDigest, Tier};
 use crate::pure::money::Credits;
+use crate::pure::spend::SpendPeriod;
 use crate::pure::time::Timestamp;
 
 impl Database {
@@ -50,7 +53,8 @@ impl Database {
         self.durably(|t| insert_key(t, digest, key))
     }
 
-    /// Adds a key that comes in place of another one, and says until when that one holds on.
+    /// Adds a key that comes in place of another one, and says until when that one holds on. Where both count as one, a start knows it even if
+    /// nothing was spent, and neither has a limit any more.
     pub(in crate::ledger) fn rotate_key(
         &mut self,
         (digest, key): (&KeyDigest, &KeyRecord),
@@ -59,6 +63,10 @@ impl Database {
         let settings = serde_json::to_string(&old.settings).map_err(corrupt)?;
         self.durably(|t| {
             insert_key(t, digest, key)?;
+            if let Some(root) = &key.settings.counts_as {
+                let nothing = HashMap::from([((root.clone(), None, SpendPeriod::Life), Credits::ZERO)]);
+                spending::write(t, &key.account, &nothing)?;
+            }
             t.execute(
                 "UPDATE keys SET expires = ?2, revoked = ?3, settings = ?4 WHERE digest = ?1",
                 params![

@@ -133,6 +133,55 @@ fn keys_of_a_rotation_spend_one_limit_after_a_start_too() {
     assert_eq!(report.findings, []);
 }
 
+/// The first was made with a limit, of which nothing was spent when both lost it.
+#[test]
+fn keys_of_a_rotation_that_lost_their_limit_are_told_after_a_start_what_both_spent() {
+    let rig = rig();
+    let [first, second] = [78, 79].map(|byte| ApiKey::from_random("tg_", [byte; 32]).digest());
+    let limit = |limit| KeyChange {
+        limit: Some(limit),
+        ..KeyChange::default()
+    };
+    let made_with = limit(AmountChange::To(credits("2")));
+    let create = AdminOp::KeyCreate {
+        digest: first.to_hex(),
+        account: "acme".parse().unwrap(),
+        tier: None,
+        domains: Vec::new(),
+        expires_in_ms: None,
+        limits: Default::default(),
+        settings: Box::new(made_with.applied(&Default::default()).unwrap()),
+    };
+    rig.store.run_blocking(create).unwrap();
+    let rotate = AdminOp::KeyRotate {
+        key: KeyRef::Digest(first.to_hex()),
+        digest: second.to_hex(),
+        overlap_ms: 900,
+    };
+    rig.store.run_blocking(rotate).unwrap();
+    for key in [first, second] {
+        let set = AdminOp::KeySet {
+            key: KeyRef::Digest(key.to_hex()),
+            change: Box::new(limit(AmountChange::Removed)),
+        };
+        rig.store.run_blocking(set).unwrap();
+    }
+    rig.store.close();
+    let Rig { folder, store, .. } = rig;
+    drop(store);
+    let store = open(&folder);
+    let callers = [first, second].map(|key| caller(&store, key));
+    for (n, caller) in (1..).zip(&callers) {
+        let hold = crate::ledger::tests::rig::block_on(caller.reserve(&ask(caller, n, "0.7", "anna")));
+        hold.unwrap().unwrap().settle(debit_of(caller, "0.7"));
+    }
+    assert_eq!(audit(&store).findings, []);
+    for caller in &callers {
+        let spent = crate::ledger::tests::rig::block_on(caller.key_spent(Reset::None)).unwrap();
+        assert_eq!((spent.spent, spent.held), (credits("1.4"), Credits::ZERO));
+    }
+}
+
 const LATER_MS: i64 = 100 * 86_400_000;
 
 /// Rows of what was spent, and those of all time.
