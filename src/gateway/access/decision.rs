@@ -155,15 +155,7 @@ async fn steps(tollgate: &Tollgate, session: &mut ServerSession, ctx: &mut Ctx) 
             return Err(ApiError::Forbidden(admit::DOMAIN_REFUSED.to_owned()).into());
         }
         admit::address_allows(&caller, ctx.client)?;
-        Box::pin(endpoints::for_caller(
-            books,
-            tollgate.clock(),
-            session,
-            ctx,
-            &route,
-            &caller,
-        ))
-        .await?;
+        Box::pin(endpoints::for_caller(books, session, ctx, &route, &caller)).await?;
         return Ok(Decision::Answered);
     };
     let Some(call) = admitted(tollgate, books, session, ctx, endpoint, (caller, digest)).await? else {

@@ -13,7 +13,6 @@ use self::parameters::{known_query, query};
 use super::key;
 use super::responses;
 use super::router::Route;
-use crate::clock::Clock;
 use crate::gateway::access::admit;
 use crate::gateway::access::authenticate::store_failed;
 use crate::gateway::context::Ctx;
@@ -64,7 +63,6 @@ pub(in crate::gateway) async fn public(session: &mut ServerSession, ctx: &Ctx, r
 /// Answers the paths that need a key.
 pub(in crate::gateway) async fn for_caller(
     books: &Books,
-    clock: &Clock,
     session: &mut ServerSession,
     ctx: &Ctx,
     route: &Route,
@@ -77,7 +75,7 @@ pub(in crate::gateway) async fn for_caller(
             Ok(responses::json(session, ctx, body).await?)
         }
         Route::Key => {
-            let body = key::body(books, clock, ctx, caller).await?;
+            let body = key::body(&books.ledger, ctx, caller).await?;
             Ok(responses::json(session, ctx, body).await?)
         }
         Route::Usage => {

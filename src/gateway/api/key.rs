@@ -2,13 +2,11 @@
 
 use serde::Serialize;
 
-use crate::clock::Clock;
 use crate::gateway::access::admit;
 use crate::gateway::access::authenticate::store_failed;
 use crate::gateway::context::Ctx;
 use crate::gateway::snapshot::to_json;
-use crate::gateway::state::Books;
-use crate::ledger::Caller;
+use crate::ledger::{Caller, Ledger};
 use crate::pure::account::Spent;
 use crate::pure::credit_sum::CreditSum;
 use crate::pure::error::ApiError;
@@ -50,9 +48,9 @@ struct RateLimit {
 
 /// The answer's body. Amounts are exact; usage counts a call on the day on which it ended, the limit in the period in which it came. Of a key
 /// that counts with others both count all their calls, in the period in which they came.
-pub(super) async fn body(books: &Books, clock: &Clock, ctx: &Ctx, caller: &Caller) -> Result<String, ApiError> {
+pub(super) async fn body(ledger: &Ledger, ctx: &Ctx, caller: &Caller) -> Result<String, ApiError> {
     let (key, settings) = (&caller.key, &caller.key.settings);
-    let [usage, usage_daily, usage_weekly, usage_monthly] = used(books, clock, caller).await?;
+    let [usage, usage_daily, usage_weekly, usage_monthly] = used(ledger, caller).await?;
     let limit_remaining = match settings.limit {
         None => None,
         Some(limit) => {
@@ -88,7 +86,7 @@ pub(super) async fn body(books: &Books, clock: &Clock, ctx: &Ctx, caller: &Calle
 }
 
 /// What the key has used in each of [`PERIODS`].
-async fn used(books: &Books, clock: &Clock, caller: &Caller) -> Result<[CreditSum; PERIODS.len()], ApiError> {
+async fn used(ledger: &Ledger, caller: &Caller) -> Result<[CreditSum; PERIODS.len()], ApiError> {
     let key = &caller.key;
     if key.settings.is_counted_with_others() {
         // However often it was rotated, the ledger counts under one key what all of them spend.
@@ -99,9 +97,9 @@ async fn used(books: &Books, clock: &Clock, caller: &Caller) -> Result<[CreditSu
         }
         return Ok(used);
     }
-    let rows = books.ledger.usage(&caller.account.id, Some(&key.id), Period::All).await;
+    let rows = ledger.usage(&caller.account.id, Some(&key.id), Period::All).await;
     let rows = rows.map_err(store_failed)?;
-    let today = clock.now().day();
+    let today = ledger.now().day();
     Ok(PERIODS.map(|reset| -> CreditSum {
         let period = reset.period(today);
         let of_period = rows.iter().filter(|row| reset.period(row.day) == period);
@@ -111,3 +109,34 @@ async fn used(books: &Books, clock: &Clock, caller: &Caller) -> Result<[CreditSu
 
 /// All time, today, since Monday, since the first of the month.
 const PERIODS: [Reset; 4] = [Reset::None, Reset::Daily, Reset::Weekly, Reset::Monthly];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::clock::Clock;
+    use crate::ledger::Debit;
+    use crate::ledger::redis::{Options, RedisLedger};
+    use crate::ledger::tests::redis_server::RedisServer;
+    use crate::ledger::tests::rig::{NOW, block_on, caller_of, debit, patient, request};
+    use crate::pure::limits::LimitOverrides;
+
+    /// The gateway's clock is ten minutes behind Redis', by which a new day has begun, and which dates what is used.
+    #[test]
+    fn today_is_the_day_of_the_ledger() {
+        let server = RedisServer::start();
+        let options = Options {
+            redis_clock: Some(Clock::manual(NOW)),
+            ..patient(Clock::manual(NOW.plus_millis(-600_000)))
+        };
+        let ledger = Ledger::Redis(RedisLedger::connect(&server.url(), options).unwrap());
+        let caller = caller_of(&ledger, "acme", "10", LimitOverrides::default());
+        let hold = block_on(caller.reserve(&request(1, "1"))).unwrap().unwrap();
+        hold.settle(Debit {
+            key: caller.key.id.clone(),
+            ..debit("1")
+        });
+        block_on(caller.figures()).unwrap();
+        let one = CreditSum::from("1".parse::<Credits>().unwrap());
+        assert_eq!(block_on(used(&ledger, &caller)).unwrap(), [one; PERIODS.len()]);
+    }
+}
