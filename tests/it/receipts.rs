@@ -134,7 +134,12 @@ async fn a_receipt_says_how_a_call_ended() {
 #[tokio::test]
 async fn an_answer_whose_client_closes_behind_the_last_event_is_complete() {
     let cue = Cue::new();
-    let whole = Reply::stream().role().text("Hello").finish().usage(9, 1).done();
+    let whole = Reply::stream()
+        .role()
+        .text("Hello")
+        .finish()
+        .usage(9, 1)
+        .event("[DONE]");
     let upstream = Upstream::always(whole.wait(&cue)).await;
     let gateway = Gateway::over(&upstream).await;
     let mut events = gateway.http1.stream("/llm/chat/stream", request(SMALL)).await.ok();

@@ -12,7 +12,7 @@ use crate::harness::{Gateway, Raw, Reply, Setup, Upstream, eventually};
 
 const WRITE_MS: u64 = 300;
 /// Far more than that, and far less than anything else that would end the connection.
-const GIVEN_UP_MAX: Duration = Duration::from_secs(4);
+const GIVEN_UP_MAX: Duration = Duration::from_secs(10);
 /// What the gateway's kernel keeps of answers that are not read, about half of it, in bytes.
 const SEND_BUFFER: u32 = 4 << 10;
 
