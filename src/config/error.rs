@@ -75,7 +75,7 @@ pub(crate) fn explain(message: &str) -> String {
 
 /// The kind of value that serde expects, as somebody would say it who does not write Rust.
 fn in_words(message: &str) -> String {
-    let Some((before, rest)) = message.split_once(", expected ") else {
+    let Some((before, rest)) = message.rsplit_once(", expected ") else {
         return message.to_owned();
     };
     let (kind, place) = rest.split_at(rest.find(" at line ").unwrap_or(rest.len()));
@@ -85,7 +85,12 @@ fn in_words(message: &str) -> String {
         kind if kind.starts_with("struct ") => "keys with values",
         kind => kind,
     };
-    format!("{before}, expected {kind}{place}")
+    // Where keys are expected, a text may be a secret that was pasted there.
+    let text = before.split_once("invalid type: string ");
+    match text.filter(|_| ["a list", "a map", "keys with values"].contains(&kind)) {
+        Some((path, _)) => format!("{path}invalid type: a text, which is not shown, expected {kind}{place}"),
+        None => format!("{before}, expected {kind}{place}"),
+    }
 }
 
 /// A message of the YAML reader without the place at its end, and the line.
@@ -150,4 +155,28 @@ pub(crate) fn nearest<'a>(unknown: &str, known: impl Iterator<Item = &'a str>) -
         .filter(|(distance, name)| *distance <= name.len().max(3) / 2)
         .map(|(_, name)| format!(" (did you mean {name}?)"))
         .unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::raw::Raw;
+
+    /// Somebody may have pasted it there.
+    #[test]
+    fn a_text_in_the_place_of_keys_or_of_a_list_is_not_shown() {
+        for text in [
+            "providers: { openai: \"sk-proj-1, expected 2\" }",
+            "stripe: sk-proj-1",
+            "webhooks: [ sk-proj-1 ]",
+            "webhooks: sk-proj-1",
+        ] {
+            let error = serde_yaml_ng::from_str::<Raw>(text).err().unwrap();
+            let told = explain(&error.to_string());
+            assert!(told.contains("a text, which is not shown, expected "), "{told}");
+            assert!(!told.contains("sk-proj"), "{told}");
+        }
+        let error = serde_yaml_ng::from_str::<Raw>("threads: many").err().unwrap();
+        assert!(explain(&error.to_string()).contains("\"many\""));
+    }
 }

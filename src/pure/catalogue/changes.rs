@@ -182,7 +182,7 @@ fn fields(old: &Model, new: &Model) -> Vec<Field> {
             old.max_completion_tokens.to_string(),
             new.max_completion_tokens.to_string(),
         ),
-        ("modality", old.modality.clone(), new.modality.clone()),
+        ("modality", in_a_line(&old.modality), in_a_line(&new.modality)),
         ("name", in_a_line(&old.name), in_a_line(&new.name)),
         ("provider", in_a_line(&old.provider), in_a_line(&new.provider)),
         ("description", in_a_line(&old.description), in_a_line(&new.description)),

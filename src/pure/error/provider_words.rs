@@ -219,6 +219,10 @@ const OPERATOR_PHRASES: &[&str] = &[
     "Incorrect API key provided",
     "Billing hard limit has been reached",
     "Your account is not active, please check your billing details",
+    "Your organization must be verified to",
+    // OpenRouter, of its settings.
+    "No endpoints found matching your data policy",
+    "No endpoints available matching your guardrail restrictions",
 ];
 
 #[cfg(test)]

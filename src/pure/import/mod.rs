@@ -78,7 +78,7 @@ impl Imported {
         for listed in &list.data {
             let fail = |problem: String| ImportError {
                 line: line_of_id(json, &listed.id),
-                problem: format!("{}: {problem}", listed.id),
+                problem: format!("{}: {problem}", listed.id.escape_debug()),
             };
             if !seen.insert(listed.id.as_str()) {
                 return Err(fail("this id stands in the list twice".to_owned()));
@@ -189,7 +189,7 @@ impl Imported {
     fn note_searches(&mut self) {
         let searches = self.models.iter().filter_map(|model| {
             let price = model.web_search.as_deref()?;
-            Some(format!("{} {price}", model.id))
+            Some(format!("{} {}", model.id, price.escape_debug()))
         });
         let searches: Vec<String> = searches.collect();
         if !searches.is_empty() {
@@ -257,7 +257,7 @@ fn taken(listed: &Listed, rules: &Rules) -> Result<Result<ImportedModel, String>
         _ => {
             return Ok(Err(format!(
                 "it answers with {}, which no token price covers",
-                outputs.join("+")
+                outputs.join("+").escape_debug()
             )));
         }
     };

@@ -19,6 +19,10 @@ fn refusals() -> Vec<(u16, Value)> {
     };
     let reason = json!([{ "@type": "type.googleapis.com/google.rpc.ErrorInfo", "reason": "API_KEY_INVALID" }]);
     let credit = "Your credit balance is too low to access the Anthropic API. Please go to Plans & Billing to upgrade.";
+    let unverified =
+        "Your organization must be verified to stream this model. Please go to: https://example.com/settings";
+    let policy =
+        "No endpoints found matching your data policy (Free model publication). Configure: https://example.com/privacy";
     let quota = "You exceeded your current quota, please check your plan and billing details.";
     let limit = json!({ "error": { "message": "Billing hard limit has been reached", "type": "invalid_request_error",
         "param": null, "code": "billing_hard_limit_reached" } });
@@ -36,6 +40,11 @@ fn refusals() -> Vec<(u16, Value)> {
             json!({ "type": "error", "error": { "type": "invalid_request_error", "message": credit } }),
         ),
         (402, json!({ "error": { "message": "Insufficient Balance" } })),
+        (
+            400,
+            json!({ "error": { "message": unverified, "param": "stream", "code": "unsupported_value" } }),
+        ),
+        (404, json!({ "error": { "message": policy, "code": 404 } })),
         (
             429,
             json!({ "error": { "message": quota, "type": "insufficient_quota", "code": "insufficient_quota" } }),
