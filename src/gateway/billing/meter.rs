@@ -17,6 +17,7 @@ use crate::pure::tokens::Encoding;
 use crate::pure::usage::{CompletionFrom, CompletionTokens, PromptTokens};
 
 mod about_operator;
+mod likely_use;
 
 /// The tap of an answer that has begun.
 pub(in crate::gateway) struct Meter {
@@ -335,35 +336,6 @@ impl Meter {
             (Tap::Stream(tap), None) => tap.take_said(),
             (Tap::Whole(whole), _) => whole.tap.take_said(),
         }
-    }
-
-    /// What the provider is likely to charge for an answer of which nothing was passed on: the prompt where it reported it, and the
-    /// completion that it reported, or that can be counted in what came. None for an error.
-    pub(in crate::gateway) fn likely_use(mut self) -> Option<(Option<PromptTokens>, CompletionTokens)> {
-        let whole = match &mut self.tap {
-            Tap::Stream(_) => self.start.other(),
-            Tap::Whole(whole) => Some(&mut whole.tap),
-        };
-        let of_whole = whole.map(|tap| {
-            tap.end();
-            (
-                tap.reports().prompt(),
-                tap.reported(),
-                tap.delivered(),
-                tap.is_failure(),
-            )
-        });
-        let (prompt, reported, delivered, is_error) = match (of_whole, &self.tap) {
-            (None, Tap::Stream(tap)) => (
-                tap.reports().prompt(),
-                tap.reported(),
-                tap.delivered(),
-                tap.error_event(),
-            ),
-            (of_whole, _) => of_whole?,
-        };
-        let completion = reported.map_or(delivered, |usage| usage.completion.max(delivered));
-        (!is_error).then_some((prompt, completion))
     }
 
     /// What was used.
