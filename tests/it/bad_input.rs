@@ -151,15 +151,21 @@ async fn fields_that_choose_another_model_or_price_are_400() {
         "prediction",
         "store",
         "background",
+        "deferred",
+        "n_cmpl",
+        "context_window_fallbacks",
+        "content_policy_fallbacks",
     ];
     let body =
         |field: &str| format!(r#"{{"model":"{SMALL}","messages":[{{"role":"user","content":"x"}}],"{field}":"on"}}"#);
     let bodies = fields.map(body);
-    let cases: Vec<(&str, &[u8])> = fields
+    let mut cases: Vec<(&str, &[u8])> = fields
         .iter()
         .zip(&bodies)
         .map(|(field, body)| (*field, body.as_bytes()))
         .collect();
+    let options = body("providerOptions");
+    cases.push(("provideroptions", options.as_bytes()));
     check_400(&CHAT, &cases).await;
 }
 

@@ -1,6 +1,7 @@
 //! The top-level fields that Tollgate knows: those it reads or writes, and those it refuses because an upstream would run something
 //! else than what is billed. Every other field is the upstream's business and passes unread.
 
+use super::letters::{folded, may_fold};
 use super::scan::{Spelling, Text};
 use super::{BodyError, text};
 
@@ -191,26 +192,6 @@ pub(super) fn find_maximum(name: &[u8]) -> Option<&'static str> {
     is_maximum.then_some(field.name)
 }
 
-/// Whether a name has a letter that simple case folding changes (Unicode's `CaseFolding.txt`, C and S) or could fold to one in ASCII.
-#[inline]
-pub(super) fn may_fold(name: &[u8]) -> bool {
-    name.iter().any(|byte| byte.is_ascii_uppercase() || !byte.is_ascii())
-}
-
-/// Whether a reader that compares keys without case takes `name` for `known`, which is in lower case.
-pub(super) fn is_folded(name: &str, known: &str) -> bool {
-    name.chars().map(folded).eq(known.chars())
-}
-
-/// Simple case folding, as far as it ends in ASCII: beside its own letters only two others fold into it.
-fn folded(character: char) -> char {
-    match character {
-        '\u{17f}' => 's',
-        '\u{212a}' => 'k',
-        _ => character.to_ascii_lowercase(),
-    }
-}
-
 /// The field that stands for tools which the upstream runs itself.
 pub(super) fn hosted_tools() -> Option<Field> {
     find(HOSTED_TOOLS.as_bytes())
@@ -233,6 +214,7 @@ pub(super) const STORE: &str = "store";
 pub(super) const HOSTED_TOOLS: &str = "hosted_tools";
 
 const OTHER_MODEL: &str = "it lets the upstream choose another model or provider";
+const UNCHECKED: &str = "it carries fields past the checks of this gateway";
 const OTHER_PRICE: &str = "it changes what the upstream charges for a token";
 const FEES: &str = "the upstream charges for it beside the tokens";
 const HIDDEN_PROMPT: &str = "it adds text to the prompt that is not in the request";
@@ -268,6 +250,8 @@ const FIELDS: [(&str, Rule); FIELDS_COUNT] = [
     ("provider", Rule::Refused(OTHER_MODEL)),
     ("preset", Rule::Refused(OTHER_MODEL)),
     ("fallbacks", Rule::Refused(OTHER_MODEL)),
+    ("context_window_fallbacks", Rule::Refused(OTHER_MODEL)),
+    ("content_policy_fallbacks", Rule::Refused(OTHER_MODEL)),
     ("engine", Rule::Refused(OTHER_MODEL)),
     ("deployment", Rule::Refused(OTHER_MODEL)),
     ("deployment_id", Rule::Refused(OTHER_MODEL)),
@@ -275,10 +259,8 @@ const FIELDS: [(&str, Rule); FIELDS_COUNT] = [
     ("api_base", Rule::Refused(OTHER_MODEL)),
     ("base_url", Rule::Refused(OTHER_MODEL)),
     ("api_key", Rule::Refused(OTHER_MODEL)),
-    (
-        "extra_body",
-        Rule::Refused("it carries fields past the checks of this gateway"),
-    ),
+    ("extra_body", Rule::Refused(UNCHECKED)),
+    ("provideroptions", Rule::Refused(UNCHECKED)),
     // Other spellings of the maximum, which the hold would not know of and an upstream may prefer; in lower case, as all are here.
     ("max_new_tokens", Rule::OtherMaximum),
     ("max_output_tokens", Rule::OtherMaximum),
@@ -300,6 +282,7 @@ const FIELDS: [(&str, Rule); FIELDS_COUNT] = [
     // Other spellings of `n`.
     ("num_return_sequences", Rule::Refused(OTHER_SPELLING)),
     ("candidate_count", Rule::Refused(OTHER_SPELLING)),
+    ("n_cmpl", Rule::Refused(OTHER_SPELLING)),
     // Another price for the same tokens.
     ("service_tier", Rule::Refused(OTHER_PRICE)),
     ("speed", Rule::Refused(OTHER_PRICE)),
@@ -344,6 +327,7 @@ const FIELDS: [(&str, Rule); FIELDS_COUNT] = [
     // Answers that are kept, come later, or are made and not delivered.
     (STORE, Rule::Refused(KEPT)),
     ("background", Rule::Refused(KEPT)),
+    ("deferred", Rule::Refused(KEPT)),
     ("best_of", Rule::Refused(MORE_ANSWERS)),
     ("use_beam_search", Rule::Refused(MORE_ANSWERS)),
     // Text that the model does not see.
@@ -360,7 +344,7 @@ const FIELDS: [(&str, Rule); FIELDS_COUNT] = [
 static BY_LENGTH: [usize; FIELDS_COUNT] = by_length();
 /// For each length of a name where its fields begin in [`BY_LENGTH`]; those of the next length begin where they end.
 static STARTS: [usize; LENGTH_MAX + 2] = starts();
-const FIELDS_COUNT: usize = 82;
+const FIELDS_COUNT: usize = 87;
 const LENGTH_MAX: usize = 24;
 const _: () = assert!(3 * LENGTH_MAX <= text::NAME_BYTES_MAX);
 

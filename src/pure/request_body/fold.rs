@@ -2,13 +2,14 @@
 
 use super::BodyError;
 use super::fields;
+use super::letters::{is_folded, may_fold};
 use super::scan::{Fault, Scanner, Value};
 use super::text;
 
 /// Errors when a key's (unescaped) name folds to one of `known` and is not it; the caller has seen that it is none of them.
 #[inline]
 pub(super) fn check(name: &[u8], known: &[&'static str]) -> Result<(), Fault> {
-    if !fields::may_fold(name) {
+    if !may_fold(name) {
         return Ok(());
     }
     check_folded(name, known)
@@ -17,7 +18,7 @@ pub(super) fn check(name: &[u8], known: &[&'static str]) -> Result<(), Fault> {
 /// The same for a key of the request itself, which is the name of no known field.
 #[inline]
 pub(super) fn check_field(name: &[u8]) -> Result<(), Fault> {
-    if !fields::may_fold(name) {
+    if !may_fold(name) {
         return Ok(());
     }
     match fields::find_folded(name) {
@@ -42,10 +43,7 @@ pub(super) fn value_without_maximum(scan: &mut Scanner<'_>, bytes: &[u8]) -> Res
 #[cold]
 fn check_folded(name: &[u8], known: &[&'static str]) -> Result<(), Fault> {
     let name = String::from_utf8_lossy(name);
-    match known
-        .iter()
-        .find(|known| name != **known && fields::is_folded(&name, known))
-    {
+    match known.iter().find(|known| name != **known && is_folded(&name, known)) {
         Some(field) => Err(BodyError::Misspelled { field }.into()),
         None => Ok(()),
     }

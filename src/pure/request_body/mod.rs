@@ -15,6 +15,7 @@ mod end_user;
 mod fields;
 mod fold;
 mod fuzz;
+mod letters;
 mod members;
 mod parse;
 mod parts;

@@ -1,6 +1,7 @@
 //! A field is found by the length of its name; here it is looked for the long way as well.
 
 use super::*;
+use crate::pure::request_body::letters::is_folded;
 
 /// The long way: each known name is compared.
 fn folded_long(name: &str) -> Option<&'static str> {
