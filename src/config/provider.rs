@@ -153,7 +153,7 @@ impl BaseUrl {
     }
 
     /// Whether its host is this domain, or one within it.
-    fn is_within(&self, domain: &str) -> bool {
+    pub(crate) fn is_within(&self, domain: &str) -> bool {
         let before = self.host.strip_suffix(domain);
         before.is_some_and(|before| before.is_empty() || before.ends_with('.'))
     }

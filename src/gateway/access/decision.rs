@@ -14,9 +14,10 @@ use super::authenticate::{self, AuthContext};
 use super::body_memory::BodyOwner;
 use super::head_check;
 use super::idempotency::{self, Keyed};
-use super::parse::{self, Parsed, sentence};
+use super::parse::{self, Parsed};
 use super::precheck::Precheck;
 use super::receive;
+use super::surcharges;
 use crate::gateway::Tollgate;
 use crate::gateway::api::endpoints;
 use crate::gateway::api::endpoints::Failed;
@@ -31,7 +32,6 @@ use crate::gateway::trace;
 use crate::ledger::Caller;
 use crate::net::bounded_stream::head_limit_of;
 use crate::net::{client_ip, request_body};
-use crate::pure::catalogue::Model;
 use crate::pure::error::ApiError;
 use crate::pure::idempotency::{Fingerprint, KeyName};
 use crate::pure::ids::KeyDigest;
@@ -373,19 +373,8 @@ fn checked(
     recorder::model(ctx, permit.as_ref().ok(), &body);
     trace::request_params(ctx, &body);
     let permit = permit?;
-    check_fields(&snapshot, permit.model(), &body)?;
+    surcharges::check(&snapshot, permit.model(), &body)?;
     Ok((permit, body))
-}
-
-/// Refuses a field by which one of the model's providers would run or charge something else.
-fn check_fields(snapshot: &Snapshot, model: &Model, body: &RequestBody) -> Result<(), ApiError> {
-    let mut upstreams = model
-        .targets
-        .iter()
-        .filter_map(|target| snapshot.upstreams.get(&target.provider));
-    upstreams
-        .try_for_each(|upstream| body.check_fields(&upstream.parts.rules, Some(&model.prices)))
-        .map_err(|error| ApiError::BadRequest(sentence(&error)))
 }
 
 /// How long a short body of a refused request is waited for.

@@ -12,4 +12,5 @@ pub(crate) mod precheck;
 pub(crate) mod receive;
 pub(crate) mod received;
 mod refusal;
+mod surcharges;
 mod worst_case;

@@ -1,7 +1,13 @@
 //! What is held and billed for images, sounds, films and files in a prompt.
 
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
 use rust_decimal::Decimal;
 use serde_json::{Value, json};
+use tollgate::net::dns::Resolver;
 
 use crate::harness::catalogue::{SMALL, cost};
 use crate::harness::{Reply, Setup, Upstream};
@@ -73,4 +79,42 @@ async fn an_image_that_nobody_reported_is_billed_by_the_models_figure() {
     }
     assert_eq!(spent[1] - spent[0], cost(SMALL, 500, 0));
     assert_eq!(spent[2] - spent[0], cost(SMALL, 1_104, 0));
+}
+
+/// OpenRouter parses a file for a model that reads none, for a fee beside the tokens: nobody was billed for it.
+#[tokio::test]
+async fn a_file_for_a_model_that_reads_none_is_refused_where_its_provider_would_parse_it_for_a_fee() {
+    // All names are those of this machine.
+    let resolve = |_: &str, port: u16| -> io::Result<Vec<SocketAddr>> { Ok(vec![([127, 0, 0, 1], port).into()]) };
+    let file = json!({ "type": "file", "file": { "filename": "a.pdf", "file_data": "QUJD" } });
+    for (host, modality, is_refused) in [
+        ("openrouter.ai", "text+image->text", true),
+        ("eu.OpenRouter.ai", "text->text", true),
+        ("openrouter.ai", "text+files->text", true),
+        ("openrouter.ai", "text->file+text", true),
+        ("openrouter.ai", "text+image+file->text", false),
+        ("notopenrouter.ai", "text+image->text", false),
+    ] {
+        let upstream = Upstream::always(Reply::chat("Hi", 9, 1)).await;
+        let targets = json!([{ "provider": "spare", "model": "x" }, { "provider": "main", "model": "y" }]);
+        for targets in [json!([{ "provider": "main", "model": "y" }]), targets] {
+            let setup = Setup::at(&upstream.base_url_at(host))
+                .provider("spare", json!({ "base_url": upstream.base_url() }))
+                .resolver(Resolver::new(Arc::new(resolve), Duration::from_secs(60)));
+            let setup = setup.model(SMALL, |model| {
+                model["modality"] = modality.into();
+                model["targets"] = targets;
+            });
+            let gateway = setup.start().await;
+            let answer = gateway.http1.post("/llm/chat", with_part(file.clone())).await;
+            if is_refused {
+                let error = answer.error(400, "invalid_request_error");
+                let message = error["message"].as_str().unwrap();
+                assert!(message.contains("reads no files"), "{host} {modality}: {message}");
+                gateway.check_untouched(&upstream).await;
+            } else {
+                answer.ok();
+            }
+        }
+    }
 }
