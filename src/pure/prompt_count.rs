@@ -54,10 +54,32 @@ pub fn counted_text(body: &RequestBody, encoding: Encoding) -> u64 {
     sum
 }
 
-/// The same, until there are more than `limit`: what comes then is not counted, however long it is. At most one token in 16 KiB more than
-/// [`counted_text`] where there are no more.
-pub fn counted_text_within(body: &RequestBody, encoding: Encoding, limit: u64) -> u64 {
-    sum_within(body, limit, &mut |piece| tokens::count(piece, encoding))
+/// Text that was counted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CountedText {
+    /// Its tokens.
+    pub tokens: u64,
+    /// Its bytes that are not ASCII. Another family's tokenizer may know little of their script, and makes up to a token of each.
+    pub non_ascii_bytes: u64,
+}
+
+/// The same, until there are more than `limit` tokens: what comes then is not counted, however long it is. At most one token in 16 KiB more
+/// than [`counted_text`] where there are no more.
+pub fn counted_text_within(body: &RequestBody, encoding: Encoding, limit: u64) -> CountedText {
+    let mut non_ascii_bytes = 0u64;
+    let tokens = sum_within(body, limit, &mut |piece| {
+        non_ascii_bytes = non_ascii_bytes.saturating_add(non_ascii_bytes_of(piece));
+        tokens::count(piece, encoding)
+    });
+    CountedText {
+        tokens,
+        non_ascii_bytes,
+    }
+}
+
+fn non_ascii_bytes_of(text: &str) -> u64 {
+    let count = text.bytes().filter(|byte| !byte.is_ascii()).count();
+    u64::try_from(count).unwrap_or(u64::MAX)
 }
 
 /// The sum of `count` over pieces of the text, until it is above `limit`.
@@ -188,12 +210,12 @@ mod tests {
     #[test]
     fn counting_stops_where_more_cannot_be_paid() {
         let long = body(&"é漢 word ".repeat(500_000));
-        let counted = counted_text_within(&long, Encoding::O200k, 100);
+        let counted = counted_text_within(&long, Encoding::O200k, 100).tokens;
         assert!((101..20_000).contains(&counted), "{counted}");
         let many =
             serde_json::json!({ "model": "m", "messages": vec![serde_json::json!({ "content": "word" }); 10_000] });
         let many = RequestBody::parse(Bytes::from(many.to_string()), Endpoint::Chat).unwrap();
-        assert_eq!(counted_text_within(&many, Encoding::O200k, 100), 101);
+        assert_eq!(counted_text_within(&many, Encoding::O200k, 100).tokens, 101);
     }
 
     #[test]
@@ -216,8 +238,21 @@ mod tests {
         for text in ["", "Hello world", &"é漢 word ".repeat(20_000)] {
             let body = body(text);
             let whole = counted_text(&body, Encoding::O200k);
-            let within = counted_text_within(&body, Encoding::O200k, u64::MAX);
+            let within = counted_text_within(&body, Encoding::O200k, u64::MAX).tokens;
             assert!((whole..=whole + 20).contains(&within), "{whole} {within}");
+        }
+    }
+
+    #[test]
+    fn bytes_that_are_not_ascii_are_counted_with_the_text() {
+        for (text, bytes) in [
+            ("", 0),
+            ("Hello\u{7f}", 0),
+            ("é漢 word", 5),
+            ("😀 ".repeat(10_000).as_str(), 40_000),
+        ] {
+            let counted = counted_text_within(&body(text), Encoding::O200k, u64::MAX);
+            assert_eq!(counted.non_ascii_bytes, bytes);
         }
     }
 

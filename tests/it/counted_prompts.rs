@@ -3,6 +3,7 @@
 
 use rust_decimal::Decimal;
 use serde_json::{Value, json};
+use tollgate::pure::tokens::{self, Encoding};
 
 use crate::bounds::on_both;
 use crate::harness::catalogue::{SMALL, cost};
@@ -121,6 +122,40 @@ async fn a_402_beside_a_prompt_that_costs_nothing_says_how_many_tokens_can_be_pa
         assert_eq!(error["metadata"]["affordable_tokens"], 144, "{error}");
         assert_eq!(told(&refused, "needed"), cost(SMALL, 0, 4_000), "{error}");
         ask(&gateway, json!({ "max_tokens": 144 })).await.ok();
+        gateway.check_books().await;
+    }
+}
+
+/// A tokenizer whose vocabulary has little of a script makes several times as many tokens of it as the one that counts here: an honest report
+/// was cut to twice the count.
+#[tokio::test]
+async fn a_report_of_text_that_another_tokenizer_splits_finer_is_billed_whole_behind_a_counted_hold() {
+    let text =
+        "\u{a86} \u{a8f}\u{a95} \u{ab8}\u{ab0}\u{ab3} \u{ab5}\u{abe}\u{a95}\u{acd}\u{aaf} \u{a9b}\u{ac7}. ".repeat(400);
+    let count = tokens::count(&text, Encoding::O200k);
+    let other_bytes = u64::try_from(text.bytes().filter(|byte| !byte.is_ascii()).count()).unwrap();
+    // As many clients write it: six bytes for each letter, so that the bound of a token a byte is twice as high.
+    let escape = |letter: char| match letter.is_ascii() {
+        true => letter.to_string(),
+        false => format!("\\u{:04x}", u32::from(letter)),
+    };
+    let written: String = text.chars().map(escape).collect();
+    let call = format!(r#"{{"model":"{SMALL}","messages":[{{"role":"user","content":"{written}"}}],"max_tokens":10}}"#);
+
+    let report = count * 33 / 10;
+    let credit = cost(SMALL, 2 * count + other_bytes + 300, 10);
+    assert!(report > 2 * count + 300, "{count}");
+    let upstream = Upstream::always(Reply::chat("Hi", report, 1)).await;
+    for (gateway, _redis) in on_both(|| Setup::over(&upstream).credit(&credit.to_string())).await {
+        assert!(
+            credit < cost(SMALL, u64::try_from(written.len()).unwrap(), 10),
+            "the bound is not paid"
+        );
+        gateway.http1.post("/llm/chat", call.clone()).await.ok();
+        assert_eq!(gateway.spent().await, cost(SMALL, report, 1));
+        gateway.counted(1).await;
+        let unbilled = gateway.metrics().sum("tollgate_unbilled_tokens_total", &[]);
+        assert_eq!(unbilled, Decimal::ZERO);
         gateway.check_books().await;
     }
 }

@@ -39,7 +39,7 @@ pub(super) async fn counted(
 ) -> Option<WorstCase> {
     let encoding = Encoding::for_model(&model.id);
     let limit = limit.min(cheap.prompt.0);
-    let text_tokens = if body.visited_bytes() <= COUNTED_INLINE_BYTES_MAX {
+    let text = if body.visited_bytes() <= COUNTED_INLINE_BYTES_MAX {
         counted_text_within(body, encoding, limit)
     } else {
         let body = body.clone();
@@ -47,16 +47,17 @@ pub(super) async fn counted(
         let count = move || counted_text_within(&body, encoding, limit);
         tokio::task::spawn_blocking(count).await.ok()?
     };
-    if text_tokens > limit {
+    if text.tokens > limit {
         return None;
     }
-    // Another family's tokenizer may need more than the one that counts here.
+    // Another family's tokenizer may need more than the one that counts here: twice as much for what is ASCII, and for each other byte a
+    // token, where its vocabulary has little of a script.
     let margin = if Encoding::is_known_for(&model.id) {
-        text_tokens / 10
+        text.tokens / 10
     } else {
-        text_tokens
+        text.tokens.saturating_add(text.non_ascii_bytes)
     };
-    let with_margin = text_tokens.saturating_add(margin).saturating_add(8);
+    let with_margin = text.tokens.saturating_add(margin).saturating_add(8);
     let prompt = body.prompt_tokens_of_text(with_margin, bounds).min(cheap.prompt.0);
     Some(WorstCase {
         prompt: PromptTokens(prompt),

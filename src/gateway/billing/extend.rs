@@ -18,7 +18,7 @@ use crate::pure::account::Extended;
 use crate::pure::bill::{COUNTED_INLINE_BYTES_MAX, prompt_bounds};
 use crate::pure::charge::Ceiling;
 use crate::pure::estimate::{Bound, HoldRange, WorstCase};
-use crate::pure::prompt_count::counted_text;
+use crate::pure::prompt_count::counted_text_within;
 use crate::pure::request_body::{PromptBounds, RequestBody};
 use crate::pure::tokens::Encoding;
 use crate::pure::usage::{CompletionTokens, PromptTokens, Usage};
@@ -138,8 +138,11 @@ fn prompt_at_most(admission: &Admission, request: &RequestBody, overhead_tokens:
     if request.visited_bytes() > COUNTED_INLINE_BYTES_MAX {
         return admitted;
     }
-    let text = counted_text(request, Encoding::for_model(&model.id));
-    let text = Ceiling::counted_at_most(text, Ceiling::is_known(&model.id));
+    let text = counted_text_within(request, Encoding::for_model(&model.id), u64::MAX);
+    let is_known = Ceiling::is_known(&model.id);
+    // Of other scripts than Latin another tokenizer may make a token of each byte.
+    let more = if is_known { 0 } else { text.non_ascii_bytes };
+    let text = Ceiling::counted_at_most(text.tokens, is_known).saturating_add(more);
     let bounds = PromptBounds {
         overhead_tokens,
         ..prompt_bounds(model)
