@@ -193,7 +193,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncRead for BoundedStream<S> {
         } = &mut *self;
         ready!(turn.poll_begin(context));
         if let Side::Upstream(io) = side
-            && !output.is_empty()
+            && output.has_to_leave()
         {
             // That the upstream takes no more is no reason not to hear what it says.
             drop(output.send_on(inner, context, io));

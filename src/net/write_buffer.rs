@@ -31,6 +31,8 @@ pub(crate) struct WriteBuffer {
     sent: usize,
     /// Whether what waits is a request's head, whose flush is still to come.
     passes_flush: bool,
+    /// Whether a flush was pending: over TLS, what the connection has taken may still wait in it.
+    is_unflushed: bool,
     /// What follows them of a request that its upstream does not take yet.
     rest: Bytes,
 }
@@ -42,6 +44,7 @@ impl WriteBuffer {
             bytes: Vec::new(),
             sent: 0,
             passes_flush: false,
+            is_unflushed: false,
             rest: Bytes::new(),
         }
     }
@@ -49,6 +52,11 @@ impl WriteBuffer {
     /// Whether nothing waits.
     pub(crate) fn is_empty(&self) -> bool {
         self.bytes.is_empty() && self.rest.is_empty()
+    }
+
+    /// Whether [`WriteBuffer::send_on`] has something to do: something waits here, or in the connection for its flush.
+    pub(crate) fn has_to_leave(&self) -> bool {
+        !self.is_empty() || self.is_unflushed
     }
 
     /// How much waits.
@@ -102,16 +110,25 @@ impl WriteBuffer {
     where
         C: AsyncWrite + Unpin,
     {
+        let (had_to_leave, before) = (self.has_to_leave(), self.left());
         match self.poll_flush(to, context) {
             Poll::Pending => {
-                io.sent(0, true);
+                self.is_unflushed = true;
+                io.sent(before.saturating_sub(self.left()), true);
                 Poll::Ready(Ok(()))
             }
-            flushed => flushed,
+            flushed => {
+                // A head that was passed over is still here.
+                if had_to_leave && !self.has_to_leave() {
+                    io.sent(before, false);
+                }
+                flushed
+            }
         }
     }
 
-    /// Sends more of a request whose upstream did not take all of it, and tells `io` how far that went.
+    /// Sends more of a request whose upstream did not take all of it, flushes it, and tells `io` how far that went: of what waits in the
+    /// connection for its flush, only that it does.
     ///
     /// # Errors
     /// When the upstream takes no more; then nothing waits any longer.
@@ -120,7 +137,12 @@ impl WriteBuffer {
         C: AsyncWrite + Unpin,
     {
         let before = self.left();
-        match self.poll_empty(to, context) {
+        let left = match self.poll_empty(to, context) {
+            Poll::Ready(Ok(())) => Pin::new(to).poll_flush(context),
+            left => left,
+        };
+        self.is_unflushed = left.is_pending();
+        match left {
             Poll::Ready(Err(error)) => {
                 *self = WriteBuffer::new(self.heads);
                 io.failed(&error);
@@ -194,7 +216,9 @@ impl WriteBuffer {
             return Poll::Ready(Ok(()));
         }
         ready!(self.poll_empty(to, context))?;
-        Pin::new(to).poll_flush(context)
+        ready!(Pin::new(to).poll_flush(context))?;
+        self.is_unflushed = false;
+        Poll::Ready(Ok(()))
     }
 
     /// Sends what was gathered. Holds after it, unless it is pending or has failed: nothing is, and no memory is kept for it.
@@ -214,7 +238,10 @@ impl WriteBuffer {
                 sent => self.rest.advance(sent.min(self.rest.len())),
             }
         }
-        *self = WriteBuffer::new(self.heads);
+        *self = WriteBuffer {
+            is_unflushed: self.is_unflushed,
+            ..WriteBuffer::new(self.heads)
+        };
         Poll::Ready(Ok(()))
     }
 

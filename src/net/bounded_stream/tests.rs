@@ -1,7 +1,14 @@
-//! What a connection tells while nothing is taken of it, and for how long it is read at a time.
+//! What a connection tells while nothing is taken of it, for how long it is read at a time, and what leaves while it is read.
 
 use std::sync::atomic::AtomicUsize;
 use std::task::Wake;
+
+use bytes::Bytes;
+use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
+use tokio_rustls::rustls::crypto::ring;
+use tokio_rustls::rustls::pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer, ServerName};
+use tokio_rustls::rustls::{ClientConfig, RootCertStore, ServerConfig};
+use tokio_rustls::{TlsAcceptor, TlsConnector, client, server};
 
 use super::*;
 
@@ -106,3 +113,64 @@ const PLAIN: &str = "POST / HTTP/1.1\r\nhost: x\r\ncontent-length: 2097152\r\n\r
 const READ_BYTES: usize = 64 << 10;
 /// The most that a turn is about to have before its last read.
 const TURN_BYTES: usize = 256 << 10;
+
+/// Both ends of a session over a pipe of so many bytes.
+async fn over_tls(pipe_bytes: usize) -> (client::TlsStream<DuplexStream>, server::TlsStream<DuplexStream>) {
+    let own = rcgen::generate_simple_self_signed(vec!["localhost".to_owned()]).unwrap();
+    let certificate = own.cert.der().clone();
+    let key = PrivateKeyDer::Pkcs8(PrivatePkcs8KeyDer::from(own.signing_key.serialize_der()));
+    let mut roots = RootCertStore::empty();
+    roots.add(certificate.clone()).unwrap();
+    let provider = Arc::new(ring::default_provider());
+    let of_client = ClientConfig::builder_with_provider(Arc::clone(&provider))
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_root_certificates(roots)
+        .with_no_client_auth();
+    let of_server = ServerConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_no_client_auth()
+        .with_single_cert(vec![certificate], key)
+        .unwrap();
+    let (near, far) = duplex(pipe_bytes);
+    let name = ServerName::try_from("localhost").unwrap();
+    let (near, far) = tokio::join!(
+        TlsConnector::from(Arc::new(of_client)).connect(name, near),
+        TlsAcceptor::from(Arc::new(of_server)).accept(far)
+    );
+    (near.unwrap(), far.unwrap())
+}
+
+/// TLS takes more than its connection does, and only a write or a flush sends that on.
+#[tokio::test]
+async fn a_request_leaves_over_tls_while_its_answer_is_waited_for() {
+    const HEAD: &[u8] = b"POST /v1 HTTP/1.1\r\n\r\n";
+    const ANSWER: &[u8] = b"HTTP/1.1 200 OK\r\n\r\n";
+    let (near, mut far) = over_tls(4 << 10).await;
+    let mut stream = BoundedStream::of_upstream(near);
+    let Side::Upstream(io) = &stream.side else {
+        panic!("it is an upstream's")
+    };
+    let io = Arc::clone(io);
+    // More than the pipe holds, and less than TLS keeps.
+    let body = Bytes::from(vec![b'a'; 40_000]);
+    io.begin(&body);
+    for part in [HEAD, &body[..]] {
+        stream.write_all(part).await.unwrap();
+        stream.flush().await.unwrap();
+    }
+    assert!(!io.is_sent());
+    let upstream = async {
+        let mut came = vec![0; HEAD.len() + body.len()];
+        far.read_exact(&mut came).await.unwrap();
+        far.write_all(ANSWER).await.unwrap();
+        far.flush().await.unwrap();
+        came
+    };
+    let mut answer = vec![0; ANSWER.len()];
+    let both = async { tokio::join!(upstream, stream.read_exact(&mut answer)) };
+    let (came, read) = tokio::time::timeout(Duration::from_secs(30), both).await.unwrap();
+    read.unwrap();
+    assert!(came == [HEAD, &body[..]].concat() && answer == ANSWER && io.is_sent());
+}

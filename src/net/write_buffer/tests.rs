@@ -185,3 +185,90 @@ fn a_connection_that_takes_nothing_is_an_error() {
     };
     assert_eq!(error.kind(), io::ErrorKind::WriteZero);
 }
+
+/// A connection that takes all that is written, or nothing yet, and lets none of it leave before its flush, as TLS may.
+#[derive(Default)]
+struct Busy {
+    /// How many more writes find no room.
+    writes: usize,
+    /// How many more flushes do not end.
+    flushes: usize,
+    taken: Vec<u8>,
+    left: Vec<u8>,
+}
+
+fn counts_down(pending: &mut usize) -> bool {
+    let is_pending = *pending > 0;
+    *pending = pending.saturating_sub(1);
+    is_pending
+}
+
+impl AsyncWrite for Busy {
+    fn poll_write(mut self: Pin<&mut Self>, _: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        if counts_down(&mut self.writes) {
+            return Poll::Pending;
+        }
+        self.taken.extend_from_slice(bytes);
+        Poll::Ready(Ok(bytes.len()))
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        if counts_down(&mut self.flushes) {
+            return Poll::Pending;
+        }
+        let taken = std::mem::take(&mut self.taken);
+        self.left.extend_from_slice(&taken);
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+}
+
+const HEAD: &[u8] = b"POST /v1 HTTP/1.1\r\n\r\n";
+
+/// Sends a head and a body as Pingora does.
+fn send(output: &mut WriteBuffer, to: &mut Busy, io: &UpstreamIo, body: &Bytes) {
+    let mut context = Context::from_waker(Waker::noop());
+    io.begin(body);
+    for part in [HEAD, &body[..]] {
+        assert_eq!(written(output.poll_send(to, &mut context, part, io)), part.len());
+        assert!(matches!(
+            output.poll_flush_sending(to, &mut context, io),
+            Poll::Ready(Ok(()))
+        ));
+    }
+}
+
+#[test]
+fn what_the_connection_has_taken_leaves_while_the_answer_is_waited_for() {
+    let mut to = Busy {
+        flushes: 2,
+        ..Busy::default()
+    };
+    let mut context = Context::from_waker(Waker::noop());
+    let (mut output, io) = (WriteBuffer::new(Heads::OfRequests), UpstreamIo::default());
+    send(&mut output, &mut to, &io, &Bytes::from_static(b"{}"));
+    for _ in 0..2 {
+        assert!(output.has_to_leave() && !io.is_sent() && to.left.is_empty());
+        output.send_on(&mut to, &mut context, &io).unwrap();
+    }
+    assert!(!output.has_to_leave() && io.is_sent());
+    assert_eq!(to.left, [HEAD, b"{}"].concat());
+}
+
+#[test]
+fn what_had_to_wait_and_leaves_with_its_flush_waits_no_more() {
+    let mut to = Busy {
+        writes: 1,
+        ..Busy::default()
+    };
+    let (mut output, io) = (WriteBuffer::new(Heads::OfRequests), UpstreamIo::default());
+    // More than is gathered.
+    let body = Bytes::from(vec![b' '; GATHERED_MAX]);
+    send(&mut output, &mut to, &io, &body);
+    assert!(!output.has_to_leave());
+    assert_eq!((io.is_sent(), io.waits()), (true, None));
+    assert_eq!(to.left, [HEAD, &body[..]].concat());
+}
