@@ -35,8 +35,9 @@ pub struct Reloader {
     telemetry: Arc<Telemetry>,
 }
 
-/// What tells one version of a file from the next: an import may keep the time.
-type Stamp = Option<(SystemTime, u64, u64)>;
+/// What tells one version of a file from the next. An import may keep the time of the last write; a file that may be read now says so by
+/// its mode, and the time of its last change.
+type Stamp = Option<(SystemTime, u64, u64, u32, i64, i64)>;
 
 impl Reloader {
     /// A reloader for the snapshot's files as they are now.
@@ -221,7 +222,14 @@ fn files(config: &Config) -> impl Iterator<Item = &PathBuf> {
 
 fn stamp(path: &Path) -> Stamp {
     let metadata = std::fs::metadata(path).ok()?;
-    Some((metadata.modified().ok()?, metadata.len(), metadata.ino()))
+    Some((
+        metadata.modified().ok()?,
+        metadata.len(),
+        metadata.ino(),
+        metadata.mode(),
+        metadata.ctime(),
+        metadata.ctime_nsec(),
+    ))
 }
 
 /// Lines about models in one log of a reload; `tollgate catalogue import --dry-run` shows all of them before.

@@ -1,5 +1,8 @@
 //! Files that change under a running gateway.
 
+use std::fs::Permissions;
+use std::os::unix::fs::PermissionsExt;
+
 use rust_decimal::Decimal;
 use serde_json::{Value, json};
 use tollgate::server::reload::Reloaded;
@@ -89,6 +92,21 @@ async fn a_broken_catalogue_is_refused_and_the_old_one_stays() {
         matches!(gateway.check_files(), Reloaded::Changed),
         "a good file is taken again"
     );
+}
+
+#[tokio::test]
+async fn a_file_is_read_again_once_it_may_be_read() {
+    let upstream = Upstream::always(Reply::chat("Hi", 9, 1)).await;
+    let mut gateway = Gateway::over(&upstream).await;
+    let conf: Value = serde_json::from_str(&gateway.conf_text()).unwrap();
+    let file = conf["catalogue"].as_str().unwrap();
+    std::fs::set_permissions(file, Permissions::from_mode(0o000)).unwrap();
+    // Nothing keeps root from reading it.
+    assert!(!matches!(gateway.check_files(), Reloaded::Unchanged));
+    assert!(matches!(gateway.check_files(), Reloaded::Unchanged));
+    std::fs::set_permissions(file, Permissions::from_mode(0o600)).unwrap();
+    assert!(matches!(gateway.check_files(), Reloaded::Changed));
+    assert!(matches!(gateway.check_files(), Reloaded::Unchanged));
 }
 
 #[tokio::test]
