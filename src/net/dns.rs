@@ -33,13 +33,13 @@ pub(crate) struct Addresses {
 }
 
 impl Resolver {
-    /// The system's resolver, asked for each name every 30 seconds.
+    /// The system's resolver, asked for each name every 30 seconds, and each second while it has no address.
     pub fn system() -> Resolver {
         let resolve = |host: &str, port: u16| Ok((host, port).to_socket_addrs()?.collect());
         Resolver::new(Arc::new(resolve), RESOLVE_EVERY)
     }
 
-    /// Another one, asked in these intervals.
+    /// Another one, asked in these intervals, and at least each second for a name that has no address.
     pub fn new(resolve: Resolve, every: Duration) -> Resolver {
         Resolver { resolve, every }
     }
@@ -99,20 +99,16 @@ impl Addresses {
         self.known.load().len()
     }
 
-    fn learn(&self, found: io::Result<Vec<SocketAddr>>) {
-        match found {
-            Ok(mut found) => {
-                // The resolver puts what this machine can reach best first (RFC 6724); the other family is left out.
-                let reachable = found.first().is_some_and(SocketAddr::is_ipv6);
-                found.retain(|address| address.is_ipv6() == reachable);
-                found.sort();
-                found.dedup();
-                if !found.is_empty() && **self.known.load() != found {
-                    log::info!("{} is at {found:?}", self.host);
-                    self.known.store(Arc::new(found));
-                }
-            }
-            Err(error) => log::warn!("{} cannot be resolved: {error}", self.host),
+    /// Takes these addresses; where there are none, the last ones stay.
+    fn learn(&self, mut found: Vec<SocketAddr>) {
+        // The resolver puts what this machine can reach best first (RFC 6724); the other family is left out.
+        let reachable = found.first().is_some_and(SocketAddr::is_ipv6);
+        found.retain(|address| address.is_ipv6() == reachable);
+        found.sort();
+        found.dedup();
+        if !found.is_empty() && **self.known.load() != found {
+            log::info!("{} is at {found:?}", self.host);
+            self.known.store(Arc::new(found));
         }
         let (asked, answered) = &self.asked;
         *asked.lock().unwrap_or_else(PoisonError::into_inner) = true;
@@ -120,20 +116,40 @@ impl Addresses {
     }
 }
 
-/// Asks for the name again and again, until nobody wants to know.
+/// Asks for the name again and again, until nobody wants to know; sooner while no address is known, for nothing reaches the host then.
 fn keep_fresh(resolver: &Resolver, kept: &Weak<Addresses>) {
+    let mut warned_at: Option<Instant> = None;
     loop {
         let Some((host, port)) = kept.upgrade().map(|kept| (kept.host.clone(), kept.port)) else {
             return;
         };
         // Nothing is kept alive while the resolver takes its time.
         let found = (resolver.resolve)(&host, port);
-        match kept.upgrade() {
-            Some(addresses) => addresses.learn(found),
-            None => return,
+        match &found {
+            Ok(_) => warned_at = None,
+            Err(error) => {
+                let now = crate::clock::monotonic();
+                if warned_at.is_none_or(|at| now.saturating_duration_since(at) >= resolver.every) {
+                    log::warn!("{host} cannot be resolved: {error}");
+                    warned_at = Some(now);
+                }
+            }
         }
-        std::thread::sleep(resolver.every);
+        let wait = match kept.upgrade() {
+            Some(addresses) => {
+                addresses.learn(found.unwrap_or_default());
+                if addresses.count() == 0 {
+                    resolver.every.min(RETRY_UNKNOWN)
+                } else {
+                    resolver.every
+                }
+            }
+            None => return,
+        };
+        std::thread::sleep(wait);
     }
 }
 
 const RESOLVE_EVERY: Duration = Duration::from_secs(30);
+/// How long a name waits for its next question while no address is known.
+const RETRY_UNKNOWN: Duration = Duration::from_secs(1);

@@ -33,6 +33,11 @@ impl Names {
 
     /// Every name is found here, asked for each millisecond.
     fn resolver(&self) -> Resolver {
+        self.resolver_every(Duration::from_millis(1))
+    }
+
+    /// The same, asked for in these intervals.
+    fn resolver_every(&self, every: Duration) -> Resolver {
         let names = self.clone();
         let resolve = move |_: &str, _: u16| {
             let (answer, changed) = &*names.0;
@@ -44,7 +49,7 @@ impl Names {
                 Answer::Stuck | Answer::Failed => Err(io::Error::other("no such host")),
             }
         };
-        Resolver::new(Arc::new(resolve), Duration::from_millis(1))
+        Resolver::new(Arc::new(resolve), every)
     }
 }
 
@@ -86,6 +91,28 @@ async fn nothing_waits_for_a_name_that_is_not_resolved() {
     })
     .await;
     gateway.check_books().await;
+}
+
+#[tokio::test]
+async fn a_name_that_was_not_found_is_asked_for_again_soon() {
+    let names = Names::default();
+    names.say(Answer::Failed);
+    let upstream = Upstream::always(Reply::chat("Hi", 9, 1)).await;
+    let rarely = names.resolver_every(Duration::from_secs(60 * 60));
+    // Asked again and again below.
+    let setup = over_a_name(&upstream, &upstream, &names)
+        .resolver(rarely)
+        .conf(|conf| conf["tiers"]["pro"] = json!({ "rpm": 1_000_000, "tpm": 1_000_000_000 }));
+    let gateway = setup.start().await;
+    let answer = gateway.http1.post("/llm/chat", request(SMALL)).await;
+    answer.error(502, "upstream_error");
+
+    names.say(Answer::Found(vec![upstream.address]));
+    eventually("the name is resolved", async || {
+        let answer = gateway.http1.post("/llm/chat", request(SMALL)).await;
+        (answer.status == 200).then_some(())
+    })
+    .await;
 }
 
 #[tokio::test]
