@@ -22,6 +22,7 @@ use pingora::{Error, ErrorType, OkOrErr, Result};
 use self::http2::Http2;
 use self::idle::Idle;
 use super::bounded_stream::{BoundedStream, upstream_io_of};
+use super::error_text::ErrorText;
 use super::upstream_io::UpstreamIo;
 
 /// All connections to upstreams.
@@ -100,7 +101,7 @@ impl ConnectionPool {
             _ => HTTP1_AFTER_FAULT,
         };
         let secs = within.as_secs();
-        log::warn!("{peer}: {error}; it is asked over HTTP/1.1 for {secs} s");
+        log::warn!("{peer}: {}; it is asked over HTTP/1.1 for {secs} s", ErrorText(error));
         self.prefer_http1(peer, within);
     }
 
