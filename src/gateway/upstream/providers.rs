@@ -96,7 +96,8 @@ impl Upstreams {
         }
     }
 
-    /// The configured providers that are on; hosts that were known keep their addresses and breakers.
+    /// The configured providers that are on; hosts that were known keep their addresses and breakers. Those that nothing uses any more are
+    /// forgotten: no configuration, and no call that still runs with an old one.
     ///
     /// # Errors
     /// With the first of [`problems`], also of a provider that is off: it would come up when its credential does.
@@ -123,6 +124,9 @@ impl Upstreams {
                 upstreams.insert(provider.name.clone(), Arc::new(upstream));
             }
         }
+        let mut hosts = self.hosts.lock().unwrap_or_else(PoisonError::into_inner);
+        hosts.retain(|_, host| Arc::strong_count(host) > 1);
+        drop(hosts);
         Ok(upstreams)
     }
 
@@ -344,3 +348,34 @@ const HTTP2_STREAM_WINDOW_BYTES: u32 = 256 << 10;
 const HTTP2_CONNECTION_WINDOW_BYTES: u32 = 1 << 28;
 /// How long a start waits for the addresses of providers.
 const FIRST_ANSWERS_MAX: Duration = Duration::from_secs(3);
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+
+    #[test]
+    fn a_host_is_forgotten_once_nothing_uses_it() {
+        let upstreams = Upstreams::default();
+        let load = |host: &str| {
+            let provider = format!("{{ base_url: \"http://{host}:1/v1\", api_key_env: KEY }}");
+            let text = format!("providers: {{ main: {provider} }}");
+            let config = Config::parse(Path::new("t.yaml"), &text, &|_| Some("secret".to_owned())).unwrap();
+            upstreams.for_config(&config).unwrap()
+        };
+        let known = || {
+            let hosts = upstreams.hosts.lock().unwrap();
+            let mut names: Vec<String> = hosts.keys().map(|(host, ..)| host.clone()).collect();
+            names.sort();
+            names
+        };
+        let first = load("a.example");
+        let second = load("b.example");
+        assert_eq!(known(), ["a.example", "b.example"], "the old configuration is in force");
+        drop(first);
+        let third = load("b.example");
+        assert_eq!(known(), ["b.example"]);
+        assert!(Arc::ptr_eq(&second["main"].host, &third["main"].host));
+    }
+}
