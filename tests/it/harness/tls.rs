@@ -56,7 +56,8 @@ impl Authority {
 }
 
 impl Identity {
-    pub(super) fn acceptor(&self) -> TlsAcceptor {
+    /// What takes the connections of a server with it.
+    pub fn acceptor(&self) -> TlsAcceptor {
         TlsAcceptor::from(Arc::clone(&self.0))
     }
 

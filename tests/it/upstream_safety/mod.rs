@@ -4,6 +4,7 @@
 mod chunks;
 mod early;
 mod framing;
+mod long_over_tls;
 mod open_ends;
 mod past_the_end;
 mod retries;
