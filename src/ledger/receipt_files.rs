@@ -14,6 +14,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use super::folder::give_to_owner;
 use super::known_time::KnownTime;
 use crate::clock::{Clock, monotonic};
 use crate::pure::receipt::Receipt;
@@ -269,7 +270,17 @@ impl State {
     /// The file is opened each time: whoever ships it may have moved it away.
     fn append(&self, day: Day, text: &[u8]) -> std::io::Result<()> {
         let path = self.folder.join(format!("{PREFIX}{day}{SUFFIX}"));
-        let open = || OpenOptions::new().create(true).append(true).mode(0o600).open(&path);
+        let mut options = OpenOptions::new();
+        options.append(true).mode(0o600);
+        let open = || match options.clone().create_new(true).open(&path) {
+            Ok(made) => {
+                // Of a command that root runs: the gateway goes on with it.
+                give_to_owner(&made, &path);
+                Ok(made)
+            }
+            Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => options.open(&path),
+            Err(error) => Err(error),
+        };
         let mut file = match open() {
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
                 make(&self.folder)?;

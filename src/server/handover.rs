@@ -15,7 +15,6 @@ use super::descriptor;
 use super::peer::Peer;
 use super::systemd::Systemd;
 use super::upgrade::{LOOKS, Successor, socket_path};
-use crate::config::Store;
 use crate::failpoints;
 use crate::gateway::Tollgate;
 use crate::ledger::StoreError;
@@ -236,14 +235,13 @@ impl Handover {
     /// Gives up the embedded ledger, when it is the one at this path.
     fn hand_over(&self, path: &Path) -> Result<(), StoreError> {
         let other = || StoreError::Unavailable(format!("its ledger is not {}", path.display()));
-        let own = match &self.tollgate.snapshot().config.store {
-            Store::Sqlite(own) => std::fs::canonicalize(own).map_err(|_| other())?,
-            Store::Redis(_) | Store::Missing(_) | Store::Remote(_) => return Err(other()),
-        };
+        // The one that is open: what the configuration names since may be in force from the next start on.
+        let embedded = self.tollgate.embedded().ok_or_else(other)?;
+        let own = std::fs::canonicalize(embedded.path()).map_err(|_| other())?;
         if std::fs::canonicalize(path).ok() != Some(own) {
             return Err(other());
         }
-        self.tollgate.embedded().ok_or_else(other)?.hand_over()
+        embedded.hand_over()
     }
 
     /// Takes the ledger back from a successor that is dead. Does not give up: without it no call can be admitted.

@@ -303,11 +303,25 @@ async fn write(
     if session.req_header().method == http::Method::HEAD {
         return write_head(session, ctx, head).await;
     }
-    let write = pin!(async {
-        session.write_response_header(Box::new(head)).await?;
-        session.write_response_body(body, true).await
-    });
-    clients(write_within(Some(ctx.snapshot.config.timeouts.write), || ctx.is_cut(), write).await)
+    // Each piece in the time that a client may take for a write, as an answer leaves that comes from a provider.
+    let at_most = Some(ctx.snapshot.config.timeouts.write);
+    let mut rest = body;
+    let first = rest.split_to(rest.len().min(PIECE_BYTES_MAX));
+    {
+        let ends = rest.is_empty();
+        let write = pin!(async {
+            session.write_response_header(Box::new(head)).await?;
+            session.write_response_body(first, ends).await
+        });
+        clients(write_within(at_most, || ctx.is_cut(), write).await)?;
+    }
+    while !rest.is_empty() {
+        let piece = rest.split_to(rest.len().min(PIECE_BYTES_MAX));
+        let ends = rest.is_empty();
+        let write = pin!(session.write_response_body(piece, ends));
+        clients(write_within(at_most, || ctx.is_cut(), write).await)?;
+    }
+    Ok(())
 }
 
 async fn write_head(session: &mut ServerSession, ctx: &Ctx, head: ResponseHeader) -> pingora::Result<()> {
@@ -325,6 +339,8 @@ pub(crate) fn status(error: &WireError) -> pingora::Result<StatusCode> {
     StatusCode::from_u16(error.status).or_err(ErrorType::InternalError, "an error without a status")
 }
 
+/// What of an answer's body is written at once.
+const PIECE_BYTES_MAX: usize = 64 << 10;
 const DRAINED_BYTES_MAX: u64 = 64 << 10;
 /// How long the rest of a refused request's body is taken at most.
 const LINGER_MAX: Duration = Duration::from_secs(2);

@@ -232,6 +232,10 @@ impl Embedded {
         }
         let settlement = settlement(hold, &debit, number);
         let settled = self.take(&cell, &mut state, &settlement, debit, Entry::none());
+        if settled == Settled::Already {
+            // An owner between that process and this one took it: what its journal says that it holds, it does not.
+            state.release(hold);
+        }
         if settled == Settled::OutOfRange {
             log::error!(
                 "MONEY: the debit of request {hold} ({}) is not taken: {settled:?}",

@@ -328,21 +328,6 @@ impl Shared {
         Ok(AdminReply::Key(record))
     }
 
-    pub(super) async fn keys_of(&self, link: &Link, account: &AccountId) -> Result<Vec<KeyRecord>, AdminError> {
-        let mut members = redis::cmd("SMEMBERS");
-        members.arg(keys_of_account(account));
-        let members = self.command(link, members).await?;
-        let mut keys = Vec::new();
-        for hex in reply::list(&members)? {
-            let digest = KeyDigest::from_hex(reply::text(hex)?).ok_or_else(|| reply::corrupt("a key's digest"))?;
-            let mut command = redis::cmd("HMGET");
-            command.arg(key_name(&digest)).arg("record").arg("revoked");
-            keys.extend(read_record(&self.command(link, command).await?)?);
-        }
-        keys.sort_by(|a, b| (a.created, a.id.as_str()).cmp(&(b.created, b.id.as_str())));
-        Ok(keys)
-    }
-
     async fn revoke_key(&self, link: &Link, key: &KeyRef) -> Result<AdminReply, AdminError> {
         let digest = self.digest_of(link, key).await?;
         let name = key_name(&digest);

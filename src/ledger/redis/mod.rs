@@ -11,6 +11,7 @@
 //! Longer than 400 lines: the store's one face, a short method for each thing that it does.
 
 mod account;
+mod account_keys;
 mod account_pages;
 mod acts;
 mod admission_breaker;

@@ -57,8 +57,8 @@ fn check_cut(stream: &Bytes, step: usize, options: TapOptions, framing: Option<F
         "the cut changes the ending"
     );
     assert_eq!(
-        (tap.error_event(), tap.error_code()),
-        (other.error_event(), other.error_code())
+        (tap.error_event(), tap.error_code(), tap.has_error_behind_end()),
+        (other.error_event(), other.error_code(), other.has_error_behind_end())
     );
     assert_eq!(
         tap.has_event(),
@@ -76,14 +76,14 @@ fn check_release(stream: &Bytes, step: usize, options: TapOptions) {
     let (out, tap) = pass(stream, step, options, None);
     check_end(&out, &tap);
     check_kept(stream, &out, &tap, options);
-    if !options.drop_usage_chunk && !tap.error_event() {
+    if !options.drop_usage_chunk && !is_masked(&tap) {
         let held = TapOptions {
             hold_bytes_max: HOLD_BYTES_MAX,
             ..options
         };
         let (_, other) = pass(stream, step, held, None);
         assert_eq!(tap.reports(), other.reports(), "the bound changes the reports");
-        if !other.error_event() {
+        if !is_masked(&other) {
             assert_eq!(tap.delivered(), other.delivered(), "the bound changes the count");
         }
     }
@@ -97,9 +97,14 @@ fn check_failure(stream: &Bytes, step: usize, options: TapOptions) {
     check_end(&out, &tap);
 }
 
+/// Whether an error event does not pass, nor what follows it.
+fn is_masked(tap: &StreamTap) -> bool {
+    tap.error_event() || tap.has_error_behind_end()
+}
+
 /// Where nothing may be left out, nothing is, and only an end is added.
 fn check_kept(stream: &Bytes, out: &[u8], tap: &StreamTap, options: TapOptions) {
-    if !options.drop_usage_chunk && !tap.error_event() {
+    if !options.drop_usage_chunk && !is_masked(tap) {
         assert!(out.starts_with(stream), "bytes are lost");
         assert!(out.len() <= stream.len() + 16, "bytes are added");
     }

@@ -7,7 +7,7 @@ import { done } from "/console/place.js";
 import { openBreakers } from "/console/catalogue.js";
 
 export async function statusView() {
-  const [audit, maintenance, providers, now, events] = await Promise.all([get("/v1/audit"), get("/v1/maintenance"), get("/v1/providers"), get("/v1/status"), command({ op: "event", event_op: "count" })]);
+  const [audit, maintenance, providers, now, events] = await Promise.all([get("/v1/audit").catch(error => ({ failed: error.message })), get("/v1/maintenance"), get("/v1/providers"), get("/v1/status"), command({ op: "event", event_op: "count" })]);
   const findings = audit.findings ?? [], open = providers.data.reduce((all, one) => all + openBreakers(one), 0);
   const look = good => ({ look: good ? "good" : "bad" });
   const columns = [{ title: "Account", of: row => row.account }, { title: "Rule", of: row => row.rule }, { title: "Expected", number: true, of: row => row.expected }, { title: "Found", number: true, of: row => row.found }];
@@ -19,7 +19,7 @@ export async function statusView() {
   };
   return { title: "Status", nodes: [
     el("h2", { class: "vh", text: "Now" }), el("div", { class: "tiles" },
-      tile("The books", findings.length ? "do not balance" : "balance", look(!findings.length), `${counted(audit.accounts, "account")} audited now`),
+      audit.failed ? tile("The books", "not known", {}, audit.failed) : tile("The books", findings.length ? "do not balance" : "balance", look(!findings.length), `${counted(audit.accounts, "account")} audited now`),
       tile("Calls", maintenance.on ? "are refused" : "are taken", look(!maintenance.on), maintenance.on ? "maintenance is on" : "maintenance is off"),
       tile("Breakers open", String(open), look(open === 0), open === 0 ? "every target is asked" : "targets that are passed over"),
       tile("In flight", count(now.in_flight), {}, `${counted(now.ledger.holds_open, "hold")} of ${now.ledger.held} ${now.currency}`),

@@ -17,8 +17,13 @@ struct Upgrade {
 
 impl Upgrade {
     fn of(rig: &mut Rig) -> Upgrade {
-        let folder = rig.folder.path().to_owned();
         let old = rig.process.take().unwrap();
+        Upgrade::from(rig, old)
+    }
+
+    /// The next one, after a process that has the ledger.
+    fn from(rig: &Rig, old: Process) -> Upgrade {
+        let folder = rig.folder.path().to_owned();
         let Ledger::Embedded(store) = &old.ledger else { panic!() };
         store.hand_over().unwrap();
         let store = Embedded::open(&folder.join("ledger.db"), Clock::manual(NOW)).unwrap();
@@ -178,4 +183,31 @@ fn a_journal_that_is_gone_keeps_nothing_of_the_others() {
     released.release();
     upgrade.store.read_predecessors();
     assert_eq!(upgrade.figures(), (credits("10"), Credits::ZERO));
+}
+
+/// The first of three processes drains still: its journal has what the second has billed since, and the third reads it.
+#[test]
+fn what_an_owner_between_has_billed_is_held_by_nobody() {
+    let mut rig = Rig::new();
+    let (ended, runs) = (rig.call(1), rig.call(2));
+    let each = runs.amount();
+    let Upgrade {
+        old: _first,
+        new,
+        store,
+    } = Upgrade::of(&mut rig);
+    settle(ended);
+    store.read_predecessors();
+    let figures = |caller: &Caller| {
+        let figures = block_on(caller.figures()).unwrap();
+        (figures.balance, figures.held)
+    };
+    let (balance, held) = figures(&new.caller);
+    assert_eq!(held, each, "the other one runs");
+    let last = Upgrade::from(&rig, new);
+    last.store.read_predecessors();
+    assert_eq!(last.figures(), (balance, each));
+    settle(runs);
+    last.store.read_predecessors();
+    assert_eq!(last.figures().1, Credits::ZERO);
 }

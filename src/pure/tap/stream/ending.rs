@@ -26,6 +26,8 @@ pub(super) struct ErrorEvent {
     pub(super) code: Option<u16>,
     /// By which words it speaks of the operator's key or account.
     pub(super) about_operator: Option<&'static str>,
+    /// It came behind `[DONE]`: it is left out, and makes no failure of the answer.
+    pub(super) is_behind_end: bool,
 }
 
 impl StreamTap {
@@ -184,10 +186,11 @@ impl StreamTap {
             Some(_) => Some(OPERATOR_STATUS),
             None => self.reading.seen.error_code(),
         };
-        if !self.done {
-            // Behind its end nothing makes a failure of the answer.
-            self.error = Some(ErrorEvent { code, about_operator });
-        }
+        self.error = Some(ErrorEvent {
+            code,
+            about_operator,
+            is_behind_end: self.done,
+        });
         self.closed = true;
         let mut out = BytesMut::new();
         self.close_released(&mut out);

@@ -1,6 +1,6 @@
 //! What a stream's tap tells of the answer: how it ended, what it reported, how much of it was delivered.
 
-use super::StreamTap;
+use super::{ErrorEvent, StreamTap};
 use crate::pure::charge::Delivered;
 use crate::pure::tap::response_metadata::Said;
 use crate::pure::usage::{CompletionTokens, Reports, Usage};
@@ -103,16 +103,25 @@ impl StreamTap {
 
     /// The upstream sent an error event, which the client got ours for.
     pub fn error_event(&self) -> bool {
-        self.error.is_some()
+        self.failure().is_some()
     }
 
     /// The numeric code in that event, or what its words stand for.
     pub fn error_code(&self) -> Option<u16> {
-        self.error.and_then(|error| error.code)
+        self.failure().and_then(|error| error.code)
     }
 
     /// By which words that event speaks of the operator's key or account with the provider.
     pub fn about_operator(&self) -> Option<&'static str> {
-        self.error.and_then(|error| error.about_operator)
+        self.failure().and_then(|error| error.about_operator)
+    }
+
+    /// An error event came behind `[DONE]`. Neither it nor anything after it passes, and the answer has not failed.
+    pub fn has_error_behind_end(&self) -> bool {
+        self.error.is_some_and(|error| error.is_behind_end)
+    }
+
+    fn failure(&self) -> Option<ErrorEvent> {
+        self.error.filter(|error| !error.is_behind_end)
     }
 }
