@@ -165,16 +165,19 @@ async fn fields_that_choose_another_model_or_price_are_400() {
         .map(|(field, body)| (*field, body.as_bytes()))
         .collect();
     let options = body("providerOptions");
-    cases.push(("provideroptions", options.as_bytes()));
+    cases.push(("providerOptions", options.as_bytes()));
     check_400(&CHAT, &cases).await;
 }
 
 /// Refused fields with the values that pass.
-const ASK_FOR_NOTHING: [(&str, &str); 4] = [
+const ASK_FOR_NOTHING: [(&str, &str); 7] = [
     ("transforms", "[]"),
     ("plugins", "[]"),
     ("models", "[]"),
     ("provider", "{}"),
+    ("providerOptions", "{}"),
+    ("context_window_fallbacks", "[]"),
+    ("content_policy_fallbacks", "[]"),
 ];
 
 #[tokio::test]

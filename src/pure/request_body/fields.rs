@@ -225,7 +225,7 @@ const OTHER_SPELLING: &str = "max_completion_tokens, max_tokens and n say it";
 /// Why another spelling of the maximum is refused.
 pub(super) const OTHER_MAXIMUM: &str = "max_completion_tokens or max_tokens of the request itself say it";
 
-/// All known fields, at most 128, in lower case.
+/// All known fields, at most 128, in lower case; one that is written otherwise stands there so as well.
 const FIELDS: [(&str, Rule); FIELDS_COUNT] = [
     ("model", Rule::Read(Read::Model)),
     ("messages", Rule::Read(Read::Messages)),
@@ -260,6 +260,7 @@ const FIELDS: [(&str, Rule); FIELDS_COUNT] = [
     ("base_url", Rule::Refused(OTHER_MODEL)),
     ("api_key", Rule::Refused(OTHER_MODEL)),
     ("extra_body", Rule::Refused(UNCHECKED)),
+    ("providerOptions", Rule::Refused(UNCHECKED)),
     ("provideroptions", Rule::Refused(UNCHECKED)),
     // Other spellings of the maximum, which the hold would not know of and an upstream may prefer; in lower case, as all are here.
     ("max_new_tokens", Rule::OtherMaximum),
@@ -344,7 +345,7 @@ const FIELDS: [(&str, Rule); FIELDS_COUNT] = [
 static BY_LENGTH: [usize; FIELDS_COUNT] = by_length();
 /// For each length of a name where its fields begin in [`BY_LENGTH`]; those of the next length begin where they end.
 static STARTS: [usize; LENGTH_MAX + 2] = starts();
-const FIELDS_COUNT: usize = 87;
+const FIELDS_COUNT: usize = 88;
 const LENGTH_MAX: usize = 24;
 const _: () = assert!(3 * LENGTH_MAX <= text::NAME_BYTES_MAX);
 

@@ -81,6 +81,10 @@ fn walk_part(scan: &mut Scanner<'_>, bytes: &[u8], found: &mut impl FnMut(Piece)
                 let value = scan.value()?;
                 part.read_type(value, bytes);
             }
+            // Null is none of them.
+            b"image_url" | b"input_audio" | b"file" if scan.peek() == Some(b'n') => {
+                scan.value()?;
+            }
             b"image_url" => {
                 part.images.is_there = true;
                 found(Piece::Part(PartKind::Image));

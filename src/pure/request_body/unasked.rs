@@ -19,7 +19,11 @@ impl Unasked {
     /// The member, where it asks for nothing, as far as it can be told before the rest of the body was read.
     pub(super) fn of(field: Field, key: Span, value: Value, bytes: &[u8]) -> Option<Unasked> {
         let model = match (field.name, value.kind) {
-            ("transforms" | "plugins" | "models", Kind::Array) | ("provider", Kind::Object)
+            (
+                "transforms" | "plugins" | "models" | "context_window_fallbacks" | "content_policy_fallbacks",
+                Kind::Array,
+            )
+            | ("provider" | "providerOptions", Kind::Object)
                 if is_empty(value, bytes) =>
             {
                 None

@@ -57,6 +57,14 @@ fn a_request_asks_for_media_when_it_has_or_wants_some() {
             true,
         ),
         (r#"[{"type":"film","film":"x"}]"#.to_owned(), 0, 0, 0, true),
+        // As serializers write a part that keep what is not set.
+        (
+            r#"[{"type":"text","text":"hi","image_url":null,"input_audio": null,"file":null}]"#.to_owned(),
+            0,
+            0,
+            0,
+            false,
+        ),
     ] {
         let body = with_content(&content);
         let counts = (body.images(), body.audios(), body.files());
