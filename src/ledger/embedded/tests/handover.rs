@@ -155,14 +155,13 @@ fn what_the_successor_made_is_there_when_the_ledger_comes_back() {
 /// Whether this process has locks on the file: SQLite's, which say to other processes that it is open.
 fn is_locked(path: &std::path::Path) -> bool {
     use std::os::unix::fs::MetadataExt;
-    let (inode, process) = (std::fs::metadata(path).unwrap().ino(), std::process::id());
-    let locks = std::fs::read_to_string("/proc/locks").unwrap();
-    let is_own = |line: &str| {
-        let mut words = line.split_whitespace();
-        let of_process = words.nth(4) == Some(&process.to_string());
-        of_process && words.next().is_some_and(|file| file.ends_with(&format!(":{inode}")))
-    };
-    locks.lines().any(is_own)
+    let of_file = format!(":{} ", std::fs::metadata(path).unwrap().ino());
+    // Not /proc/locks, which is read in parts while other processes' locks come and go.
+    let fds = std::fs::read_dir("/proc/self/fdinfo").unwrap();
+    let about = fds.filter_map(|fd| std::fs::read_to_string(fd.unwrap().path()).ok());
+    about
+        .flat_map(|about| about.lines().map(str::to_owned).collect::<Vec<String>>())
+        .any(|line| line.starts_with("lock:") && line.contains(&of_file))
 }
 
 /// Another process that opened and closed the file beside one without locks would delete SQLite's log under it.
