@@ -17,7 +17,9 @@ pub(super) fn check(snapshot: &Snapshot, model: &Model, body: &RequestBody) -> R
         .filter_map(|target| snapshot.upstreams.get(&target.provider));
     let has_unread_files = body.files() > 0 && !reads_files(model);
     upstreams.try_for_each(|upstream| {
-        if has_unread_files && upstream.provider.base_url.is_within(PARSES_FILES) {
+        let provider = &upstream.provider;
+        let is_allowed = provider.allow_fields.iter().any(|field| field == CHOOSES_PARSER);
+        if has_unread_files && provider.base_url.is_within(PARSES_FILES) && !is_allowed {
             return Err(ApiError::BadRequest(format!(
                 "{} reads no files; its provider would parse them for a fee.",
                 model.id
@@ -34,5 +36,7 @@ fn reads_files(model: &Model) -> bool {
     inputs.split('+').any(|input| input == "file")
 }
 
-/// OpenRouter has a file parsed, by the page, for a model that does not read it itself. The field that would choose how is refused.
+/// OpenRouter has a file parsed, by the page, for a model that does not read it itself.
 const PARSES_FILES: &str = "openrouter.ai";
+/// The field that chooses how. It is refused, unless the operator allows it and bears what it costs.
+const CHOOSES_PARSER: &str = "plugins";

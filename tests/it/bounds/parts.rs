@@ -87,19 +87,22 @@ async fn a_file_for_a_model_that_reads_none_is_refused_where_its_provider_would_
     // All names are those of this machine.
     let resolve = |_: &str, port: u16| -> io::Result<Vec<SocketAddr>> { Ok(vec![([127, 0, 0, 1], port).into()]) };
     let file = json!({ "type": "file", "file": { "filename": "a.pdf", "file_data": "QUJD" } });
-    for (host, modality, is_refused) in [
-        ("openrouter.ai", "text+image->text", true),
-        ("eu.OpenRouter.ai", "text->text", true),
-        ("openrouter.ai", "text+files->text", true),
-        ("openrouter.ai", "text->file+text", true),
-        ("openrouter.ai", "text+image+file->text", false),
-        ("notopenrouter.ai", "text+image->text", false),
+    for (host, modality, allowed, is_refused) in [
+        ("openrouter.ai", "text+image->text", "route", true),
+        ("eu.OpenRouter.ai", "text->text", "route", true),
+        ("openrouter.ai", "text+files->text", "route", true),
+        ("openrouter.ai", "text->file+text", "route", true),
+        ("openrouter.ai", "text+image+file->text", "route", false),
+        ("notopenrouter.ai", "text+image->text", "route", false),
+        // Its operator bears what that costs.
+        ("openrouter.ai", "text+image->text", "plugins", false),
     ] {
         let upstream = Upstream::always(Reply::chat("Hi", 9, 1)).await;
         let targets = json!([{ "provider": "spare", "model": "x" }, { "provider": "main", "model": "y" }]);
         for targets in [json!([{ "provider": "main", "model": "y" }]), targets] {
             let setup = Setup::at(&upstream.base_url_at(host))
                 .provider("spare", json!({ "base_url": upstream.base_url() }))
+                .conf(|conf| conf["providers"]["main"]["allow_fields"] = json!([allowed]))
                 .resolver(Resolver::new(Arc::new(resolve), Duration::from_secs(60)));
             let setup = setup.model(SMALL, |model| {
                 model["modality"] = modality.into();
