@@ -270,6 +270,36 @@ mod tests {
     }
 
     #[test]
+    fn a_span_has_digits_and_one_unit_and_ends_at_36500_days() {
+        for (text, millis) in [
+            ("0s", 0),
+            ("45s", 45_000),
+            ("90m", 5_400_000),
+            ("12h", 43_200_000),
+            ("30d", 2_592_000_000),
+            ("007d", 604_800_000),
+            ("36500d", 3_153_600_000_000),
+            ("876000h", 3_153_600_000_000),
+        ] {
+            assert_eq!(parse_span(text), Ok(millis), "{text}");
+        }
+        for text in [
+            "", "d", "30", "30w", "30D", "-1d", "+1d", "1.5d", "1 d", " 1d", "1dd", "3ÿ", "ÿd",
+        ] {
+            assert_eq!(parse_span(text), Err(SpanError::Malformed), "{text}");
+        }
+        for text in [
+            "36501d",
+            "876001h",
+            "3153600001s",
+            "9223372036854775807d",
+            "99999999999999999999s",
+        ] {
+            assert_eq!(parse_span(text), Err(SpanError::TooLong), "{text}");
+        }
+    }
+
+    #[test]
     fn days_and_months_are_utc() {
         let t = Timestamp(1_795_132_800_000);
         assert_eq!(t.to_string(), "2026-11-20T00:00:00Z");

@@ -73,6 +73,15 @@ fn bad_prices_and_markups_are_refused() {
     assert!(matches!("-0.1".parse::<ProviderPrice>(), Err(MoneyError::Negative(_))));
     assert!("1".parse::<ProviderPrice>().is_err());
     assert!("0.0000000000000000001".parse::<ProviderPrice>().is_err());
+    // Nor does a list's price become another one, where what is beyond the decimals that are held is no digits.
+    for text in [
+        "0.000000000000000001e9",
+        "0.0000000000000000001e18",
+        "-0.0000000000000000001",
+        "0.0000000000000000001x",
+    ] {
+        assert!(ProviderPrice::of_list(text).is_err(), "{text}");
+    }
     assert!("0.99".parse::<Markup>().is_err());
     assert!("100".parse::<Markup>().is_err());
     assert!(

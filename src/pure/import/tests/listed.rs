@@ -57,6 +57,11 @@ fn a_write_to_a_cache_that_costs_less_than_the_prompt_is_its_storage_and_comes_o
             r#", input_cache_write: "0.125", overrides: [ { min_prompt_tokens: 5, prompt: "0.3", input_cache_write: "0.3" } ]"#,
         ),
     );
+    // One that costs more than the prompt does there stays what it is.
+    check(
+        r#","input_cache_write":"0.4","overrides":[{"min_prompt_tokens":5,"prompt":"0.3"}]"#,
+        Ok(r#", input_cache_write: "0.4", overrides: [ { min_prompt_tokens: 5, prompt: "0.3" } ]"#),
+    );
 }
 
 #[test]

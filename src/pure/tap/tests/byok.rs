@@ -54,6 +54,14 @@ fn the_fee_and_what_the_models_provider_charges_are_billed() {
             "0.0002415",
         ),
         (
+            r#","cost":0,"is_byok":"true","cost_details":{"upstream_inference_cost":0.0002}"#,
+            "0.00023",
+        ),
+        (
+            r#","cost":0.0001,"is_byok":"false","cost_details":{"upstream_inference_cost":0.0002}"#,
+            "0.000115",
+        ),
+        (
             r#","cost":0.000000000001,"is_byok":true,"cost_details":{"upstream_inference_cost":0.123456789012}"#,
             "0.141975307365",
         ),

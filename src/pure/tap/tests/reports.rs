@@ -59,6 +59,11 @@ fn a_report_is_read_under_the_names_of_every_provider() {
             },
         ),
         (
+            r#"{"prompt_tokens":9,"completion_tokens":5,"cached_tokens":6}"#,
+            Some((9, 5)),
+            TokenKinds { cache_read: 6, ..none },
+        ),
+        (
             r#"{"prompt_tokens":9,"completion_tokens":5,"input_tokens":1,"output_tokens":4,"prompt_cache_hit_tokens":7}"#,
             Some((9, 5)),
             TokenKinds { cache_read: 7, ..none },
