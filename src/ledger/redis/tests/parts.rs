@@ -75,6 +75,22 @@ fn who_hears_of_no_events_looks_for_them_more_often() {
     assert_eq!(places.searched_ms.load(Ordering::Relaxed), 0);
 }
 
+#[test]
+fn how_many_were_dropped_is_asked_at_first_and_each_hour() {
+    let (places, hour) = (OpenPlaces::default(), 3_600_000);
+    for (now_ms, is_asked) in [
+        (5, true),
+        (6, false),
+        (hour + 4, false),
+        (hour + 5, true),
+        (hour + 6, false),
+        (2 * hour + 4, false),
+        (2 * hour + 5, true),
+    ] {
+        assert_eq!(places.asks_dropped(now_ms), is_asked, "{now_ms}");
+    }
+}
+
 fn settled(name: &str, producer: u64, number: u64) -> QueuedDebit {
     QueuedDebit {
         account: Arc::new(Account::new(account(name))),

@@ -226,6 +226,22 @@ fn an_event_is_due_when_the_first_of_its_deliveries_is_and_the_oldest_due_comes_
     assert_eq!(others.unwrap().0, all.get(1..).unwrap());
 }
 
+#[test]
+fn the_file_knows_whether_something_is_still_to_be_told() {
+    let mut rig = Rig::new();
+    assert!(!rig.database.has_events().unwrap());
+    rig.database.raise_once(&event("evt_1", None), NOW).unwrap();
+    assert!(rig.database.has_events().unwrap());
+    let done = [Delivery {
+        url: "https://example.com".to_owned(),
+        failed: 0,
+        due: NOW,
+        done: true,
+    }];
+    rig.database.settle_event("evt_1", &done).unwrap();
+    assert!(!rig.database.has_events().unwrap());
+}
+
 /// One that a later version has raised, for example.
 #[test]
 fn an_event_that_cannot_be_read_is_passed_over_and_told() {

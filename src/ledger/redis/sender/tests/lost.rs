@@ -2,6 +2,7 @@
 
 use super::known::send_all;
 use super::*;
+use crate::ledger::redis::replay::Released;
 use crate::ledger::redis::sender::lost::Missing;
 use crate::ledger::redis::tests::parted;
 use crate::ledger::tests::logged::logged;
@@ -110,6 +111,34 @@ fn what_waits_for_a_slot_that_moves_is_not_lost() {
     assert_eq!(lost(&[1, 2]), [""; 0]);
     let told = "ERROR MONEY: Redis has lost 1 settlements of acme for good";
     assert_eq!(lost(&[1, 2, 3]), [told], "the last one that waits is another account's");
+}
+
+/// Of the same number may be another account's, and another process'.
+#[test]
+fn of_what_was_given_back_only_what_is_lost_is_told_again() {
+    let server = RedisServer::start();
+    let shared = opened(&server);
+    let [acme, other] = ["acme", "other"].map(|name| account(&shared, name));
+    let mut settler = settler(&shared);
+    let all = [(&acme, 5, 1), (&acme, 5, 2), (&other, 5, 1), (&acme, 6, 1)];
+    for (account, producer, number) in all {
+        let released = Released {
+            account: Arc::clone(account),
+            hold: request_id(number),
+            number: CallNumber::new(ProducerId(producer), number),
+        };
+        settler.ring.push_released(released, shared.now_ms());
+    }
+    settler.send_lost(&acme, ProducerId(5), &[1]);
+    let kept = settler.ring.take_released(|_| true);
+    let kept = kept
+        .iter()
+        .map(|released| (&released.account, released.number.producer.0, released.number.number));
+    let ids = |calls: Vec<(&Arc<Account>, u64, u64)>| -> Vec<(String, u64, u64)> {
+        let id = |(account, producer, number): (&Arc<Account>, u64, u64)| (account.id().to_string(), producer, number);
+        calls.into_iter().map(id).collect()
+    };
+    assert_eq!(ids(kept.collect()), ids(all.into_iter().skip(1).collect()));
 }
 
 /// In a cluster that fails over, what a slot's new master lacks is on its way from the settler of the one before: it was told as lost.
