@@ -12,7 +12,7 @@ What became of a part's mutants is kept in `results.json` in the part's folder, 
     check.py timeout PART TESTS             how long the tests of a mutant may take in seconds, once these sources have passed them
     check.py forget PART                    what survived is to be tried once more
 
-TESTS are `own`, those of the part, or `all`, by which is tried what the own ones let pass.
+TESTS are `own`, those of the part, or `all`, by which is tried what the own ones let pass and survivors.txt does not name.
 """
 
 import argparse
@@ -97,12 +97,12 @@ def chosen(names: list[str], options: argparse.Namespace) -> tuple[list[str], st
 
 
 def left_to_try(kept: dict, tests: str) -> list[str]:
-    """Of those that were chosen: the new ones for their own tests, and what these missed for all."""
+    """Of those that were chosen: the new ones for their own tests, and what these missed for all, unless a reason says why none can see it."""
     results = kept["results"]
     if tests == "own":
         return [name for name in kept["chosen"] if name not in results]
-    missed_by_own = {"outcome": "missed", "tests": "own"}
-    return [name for name in kept["chosen"] if missed_by_own.items() <= results.get(name, {}).items()]
+    missed_by_own, named = {"outcome": "missed", "tests": "own"}, survivors()
+    return [name for name in kept["chosen"] if name not in named and missed_by_own.items() <= results.get(name, {}).items()]
 
 
 def choose(options: argparse.Namespace) -> int:

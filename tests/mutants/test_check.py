@@ -143,6 +143,15 @@ def test_what_survives_the_own_tests_is_tried_with_all_of_them(part):
     assert check.choose(chooses(part)) == 0
 
 
+def test_what_is_named_is_tried_with_the_own_tests_alone(part, monkeypatch):
+    names = [f"src/pure/a.rs: replace f{line} with ()" for line in range(10)]
+    monkeypatch.setattr(check, "survivors", lambda: dict.fromkeys(names[:9], "no test can see it"))
+    check.choose(chooses(part))
+    assert sorted(check.left_to_try(check.read(part), "own")) == names
+    note(part, "missed")
+    assert check.left_to_try(check.read(part), "all") == names[9:]
+
+
 def test_what_is_known_of_a_file_is_forgotten_when_it_changes(part, tmp_path):
     check.choose(chooses(part))
     note(part, "caught")
