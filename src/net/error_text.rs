@@ -23,15 +23,19 @@ impl fmt::Display for ErrorText<'_> {
             None => Ok(()),
             Some(cause) => match cause.downcast_ref::<Box<Error>>() {
                 Some(cause) => write!(f, " cause: {}", ErrorText(cause)),
-                None if is_http2(error.etype()) => {
-                    // Behind its own reason stand the peer's words.
-                    let text = cause.to_string();
-                    write!(f, " cause: {}", text.split(" (").next().unwrap_or_default())
+                None if is_http2(error.etype()) || cause.is::<h2::Error>() => {
+                    write!(f, " cause: {}", http2_reason(cause))
                 }
                 None => write!(f, " cause: {cause}"),
             },
         }
     }
+}
+
+/// What an error of a connection over HTTP/2 says in a log: its own reason, without the peer's words, which stand behind it.
+pub(crate) fn http2_reason(error: &(impl fmt::Display + ?Sized)) -> String {
+    let text = error.to_string();
+    text.split(" (").next().unwrap_or_default().to_owned()
 }
 
 fn is_http2(kind: &ErrorType) -> bool {
@@ -75,6 +79,13 @@ mod tests {
         assert!(
             text.contains("ConnectRefused context: Fail to connect to 127.0.0.1:9 cause: Connection refused"),
             "{text}"
+        );
+
+        // As h2 writes a GOAWAY with debug data.
+        let ended = "connection error received: not a result of an error (b\"a secret (completion)\")";
+        assert_eq!(
+            http2_reason(ended),
+            "connection error received: not a result of an error"
         );
 
         let unreadable = Error::because(

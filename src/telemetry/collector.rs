@@ -154,7 +154,7 @@ impl HttpClient for Wire {
                 self.0.rejected.store(rejected(answer.body()), Ordering::Relaxed);
                 self.0.status.store(answer.status().as_u16(), Ordering::Relaxed);
             }
-            Err(error) => self.0.fail(&error.to_string()),
+            Err(error) => self.0.fail(&told(error)),
         }
         answer
     }
@@ -181,9 +181,18 @@ fn rejected(answer: &[u8]) -> usize {
     let Some(partly) = answer.partial_success else { return 0 };
     let spans = usize::try_from(partly.rejected_spans).unwrap_or(0);
     if spans > 0 {
-        log::warn!("the collector rejected {spans} spans: {}", partly.error_message);
+        let said: String = partly.error_message.chars().take(SAID_CHARS_MAX).collect();
+        log::warn!("the collector rejected {spans} spans: {}", said.escape_debug());
     }
     spans
+}
+
+/// What an error says in a log: of one of its connection the kind alone, for Pingora puts what the collector sent beside that.
+fn told(error: &HttpError) -> String {
+    match error.downcast_ref::<Box<pingora::Error>>() {
+        Some(error) => format!("{} {}", error.esource().as_str(), error.etype().as_str()),
+        None => error.to_string(),
+    }
 }
 
 const CONNECT_MAX: Duration = Duration::from_secs(3);
@@ -192,6 +201,8 @@ const ANSWER_MAX: Duration = Duration::from_secs(5);
 const IDLE_MAX: Duration = Duration::from_secs(30);
 /// A collector says little.
 const ANSWER_BYTES_MAX: usize = 64 << 10;
+/// Characters of what it says about spans that it rejects.
+const SAID_CHARS_MAX: usize = 500;
 
 #[cfg(test)]
 mod tests {
@@ -199,6 +210,13 @@ mod tests {
 
     use super::*;
     use crate::config::{Config, Traces};
+
+    #[test]
+    fn what_a_collector_sent_is_not_shown() {
+        let sent = "buf: a secret".to_owned();
+        let error = pingora::Error::explain(pingora::ErrorType::InvalidHTTPHeader, sent);
+        assert_eq!(told(&HttpError::from(error)).trim_start(), "InvalidHTTPHeader");
+    }
 
     #[tokio::test]
     async fn the_log_names_a_collector_by_its_address() {

@@ -16,6 +16,7 @@ use super::pages;
 use crate::gateway::context::Ctx;
 use crate::gateway::media_type::{EVENT_STREAM, JSON};
 use crate::gateway::transport::deadline::{is_stopped, write_within};
+use crate::net::error_text::ErrorText;
 use crate::net::request_body::{awaits_continue, content_length};
 use crate::pure::error::WireError;
 use crate::pure::idempotency::Answer;
@@ -160,7 +161,11 @@ pub(crate) async fn linger(session: &mut ServerSession, ctx: &Ctx) {
     let at_most = ctx.snapshot.config.timeouts.body.min(LINGER_MAX);
     let rest = pin!(session.drain_request_body());
     if let Err(error) = write_within(Some(at_most), || ctx.is_cut(), rest).await {
-        log::debug!("request {}: the rest of its body was not taken: {error}", ctx.id);
+        log::debug!(
+            "request {}: the rest of its body was not taken: {}",
+            ctx.id,
+            ErrorText(&error)
+        );
     }
 }
 

@@ -36,6 +36,7 @@ pub use self::gathering::{GatherLimits, Until};
 use self::upstream_session::{Piece, UpstreamSession, name_authority};
 use self::write_batch::{BYTES_MAX, WriteBatch};
 use crate::net::connection_pool::ConnectionPool;
+use crate::net::error_text::ErrorText;
 
 /// Connections to upstreams, and the way over them. One for each plugin.
 #[derive(Default)]
@@ -68,7 +69,7 @@ impl Transport {
         for _ in 0..ATTEMPTS_MAX {
             let peer = plugin.upstream_peer(session, ctx).await?;
             match self.attempt(plugin, session, ctx, &mut client, &peer).await {
-                Err(error) if error.retry() => log::debug!("another attempt follows: {error}"),
+                Err(error) if error.retry() => log::debug!("another attempt follows: {}", ErrorText(&error)),
                 ended => return ended,
             }
         }

@@ -18,6 +18,7 @@ use pingora::upstreams::peer::HttpPeer;
 use pingora::{Error, ErrorType, OkOrErr, OrErr, Result};
 
 use crate::net::connection_pool::Connected;
+use crate::net::error_text::ErrorText;
 use crate::net::upstream_io::UpstreamIo;
 
 /// The connection of one attempt.
@@ -275,7 +276,7 @@ async fn beside<T>(
         if let Some(Poll::Ready(sent)) = sends.as_mut().map(|sends| sends.as_mut().poll(context)) {
             *sends = None;
             if let Err(error) = sent {
-                log::debug!("an upstream did not take all of a request: {error}");
+                log::debug!("an upstream did not take all of a request: {}", ErrorText(&error));
                 if stalled == Stalled::Fails && *error.etype() == ErrorType::WriteTimedout {
                     return Poll::Ready(Err(error));
                 }

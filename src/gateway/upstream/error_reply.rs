@@ -67,7 +67,7 @@ pub(in crate::gateway) async fn send_error(session: &mut Session, ctx: &mut Ctx,
         }
     };
     if let Err(error) = written {
-        log::debug!("request {id}: the failure could not be told: {error}");
+        log::debug!("request {id}: the failure could not be told: {}", ErrorText(&error));
         can_reuse_downstream = false;
     }
     FailToProxy {

@@ -20,6 +20,7 @@ use pingora::{ErrorType, OkOrErr, OrErr, Result};
 use tokio::sync::watch;
 
 use super::heard::Heard;
+use crate::net::error_text::{ErrorText, http2_reason};
 use crate::net::hash_map::ByHash;
 
 /// The connections of all peers.
@@ -79,7 +80,7 @@ impl Http2 {
                 Ok(None) => {}
                 // It has ended, perhaps with an error (GOAWAY) while its last streams go on. Nothing was sent.
                 Err(error) => {
-                    log::debug!("a connection over HTTP/2 has ended: {error}");
+                    log::debug!("a connection over HTTP/2 has ended: {}", ErrorText(&error));
                     promised.0.connection.mark_shutdown();
                 }
             }
@@ -271,7 +272,7 @@ impl Life {
             // keeps the clock waiting only while something comes, and then something was heard.
             biased;
             ended = connection => if let Err(error) = ended {
-                log::debug!("a connection over HTTP/2 ended: {error}");
+                log::debug!("a connection over HTTP/2 ended: {}", http2_reason(&error));
             },
             () = self.until_silent(pings) => {
                 log::warn!("an upstream said nothing for {} s over HTTP/2, and answered no PING: its connection is closed", self.times.pong_within.as_secs());

@@ -1,3 +1,5 @@
+//! Which of a host's addresses are tried, and in what time.
+
 use pingora::{Error, ErrorType};
 
 use super::*;

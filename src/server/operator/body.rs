@@ -7,6 +7,7 @@ use http::header::{self, HeaderMap};
 use pingora::protocols::http::ServerSession;
 
 use super::route::Takes;
+use crate::net::error_text::ErrorText;
 use crate::net::request_body::{awaits_continue, content_length, send_continue};
 use crate::pure::error::ApiError;
 use crate::pure::error::operator::OperatorError;
@@ -35,7 +36,7 @@ pub(super) async fn read(session: &mut ServerSession, takes: Takes) -> Result<By
     }
     let waits = awaits_continue(session.req_header());
     let unreadable = |error: Box<pingora::Error>| {
-        log::debug!("an operator's request cannot be read: {error}");
+        log::debug!("an operator's request cannot be read: {}", ErrorText(&error));
         OperatorError::bad("The body cannot be read.")
     };
     if waits {
