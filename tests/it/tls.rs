@@ -4,11 +4,13 @@ use std::path::PathBuf;
 
 use rust_decimal::Decimal;
 use serde_json::{Value, json};
+use tokio::net::TcpListener;
 use tollgate::server::reload::Reloaded;
 
 use crate::chat::{PROMPT, request};
 use crate::harness::catalogue::{LARGE, SMALL, TWIN, cost};
 use crate::harness::tls::Authority;
+use crate::harness::upstream::Seen;
 use crate::harness::{Gateway, Reply, Setup, Upstream};
 
 /// An upstream with a certificate for `name`, and a gateway that reaches it as `host` and trusts `trusted`.
@@ -71,6 +73,32 @@ async fn an_address_in_the_place_of_a_name_must_stand_in_the_certificate() {
         .await
         .error(502, "upstream_error");
     assert!(upstream.seen().is_empty());
+}
+
+/// In a URL and in `Host` it stands in brackets, in a certificate it does not, and it is no name that a handshake could ask for.
+#[tokio::test]
+async fn an_ipv6_address_in_the_place_of_a_name_must_stand_in_the_certificate() {
+    for (name, is_trusted) in [("::1", true), ("127.0.0.1", false)] {
+        let authority = Authority::new();
+        let listener = TcpListener::bind("[::1]:0").await.unwrap();
+        let answer = |_: usize, _: &Seen| Reply::chat("Hi", 9, 1);
+        let upstream = Upstream::on(listener, answer, Some(authority.identity(name).acceptor()));
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("ca.pem");
+        std::fs::write(&file, &authority.pem).unwrap();
+        let provider = json!({ "base_url": upstream.base_url_at("[::1]"), "api_key_env": "SET_MAIN", "ca_file": file });
+        let gateway = Setup::over(&upstream).provider("main", provider).start().await;
+        let told = gateway.http1.post("/llm/chat", request(SMALL)).await;
+        if !is_trusted {
+            told.error(502, "upstream_error");
+            assert!(upstream.seen().is_empty());
+            continue;
+        }
+        told.ok();
+        let host = format!("[::1]:{}", upstream.address.port());
+        assert_eq!(upstream.asked(1).await.header("host"), Some(host.as_str()));
+        assert_eq!(upstream.server_names(), [None::<String>]);
+    }
 }
 
 #[tokio::test]
