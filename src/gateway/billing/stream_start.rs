@@ -15,6 +15,12 @@ pub(super) enum StreamStart {
 }
 
 impl StreamStart {
+    /// It is known that no events come, and nothing has come yet.
+    pub(super) fn no_events() -> StreamStart {
+        let tap = WholeTap::within(Encoding::O200k, None, CompletionFrom::default());
+        StreamStart::Other(Box::new(tap))
+    }
+
     /// Whether this chunk is of something else than events.
     #[inline]
     pub(super) fn is_other(&mut self, chunk: &[u8]) -> bool {
@@ -31,10 +37,7 @@ impl StreamStart {
             text = chunk.strip_prefix(BYTE_ORDER_MARK).unwrap_or(chunk);
             *self = match text.iter().find(|byte| !byte.is_ascii_whitespace()) {
                 None => return false,
-                Some(b'{' | b'[' | b'<') => {
-                    let tap = WholeTap::within(Encoding::O200k, None, CompletionFrom::default());
-                    StreamStart::Other(Box::new(tap))
-                }
+                Some(b'{' | b'[' | b'<') => StreamStart::no_events(),
                 Some(_) => StreamStart::Events,
             };
         }
