@@ -291,3 +291,22 @@ async fn an_error_with_status_200_is_free() {
     gateway.http1.post("/llm/chat", request(SMALL)).await;
     assert_eq!(gateway.spent().await, Decimal::ZERO);
 }
+
+/// Whoever reads a stream skips the mark, however it comes.
+#[tokio::test]
+async fn a_stream_behind_a_byte_order_mark_is_metered_and_passes_with_it() {
+    let rest = Reply::default().role().text("Hi").finish().usage(9, 1).done();
+    let marked = Reply::stream().chunk([0xEF_u8]).chunk([0xBB_u8, 0xBF]).and(rest);
+    let upstream = Upstream::always(marked).await;
+    let gateway = Gateway::over(&upstream).await;
+    for client in [&gateway.http1, &gateway.h2c] {
+        let answer = client.post("/llm/chat/stream", request(SMALL)).await.ok();
+        let events = answer.text().strip_prefix("\u{feff}data: ").unwrap();
+        assert!(
+            events.contains("\"content\":\"Hi\"") && events.ends_with("data: [DONE]\n\n"),
+            "{events}"
+        );
+    }
+    assert_eq!(gateway.spent().await, cost(SMALL, 18, 2));
+    gateway.check_books().await;
+}

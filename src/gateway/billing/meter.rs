@@ -81,7 +81,7 @@ impl Meter {
             ended: false,
             has_failed: false,
             awaits_event: false,
-            start: StreamStart::Unknown,
+            start: StreamStart::default(),
         }
     }
 

@@ -1,13 +1,17 @@
 //! How a stream begins: with events, or with something else that came under their content type.
 
+use crate::pure::sse::MARK;
 use crate::pure::tap::WholeTap;
 use crate::pure::tokens::Encoding;
 use crate::pure::usage::CompletionFrom;
 
 /// What a stream's first bytes have shown.
 pub(super) enum StreamStart {
-    /// Nothing but white space has come.
-    Unknown,
+    /// Nothing but white space has come, behind a byte order mark, or so much of one.
+    Unknown {
+        /// How many bytes of it.
+        mark: usize,
+    },
     Events,
     /// JSON or HTML: the name of no field of an event begins so. A client could read nothing of it, and it may be a provider's own words, so
     /// none of it is passed on.
@@ -26,15 +30,20 @@ impl StreamStart {
     pub(super) fn is_other(&mut self, chunk: &[u8]) -> bool {
         match self {
             StreamStart::Events => false,
-            StreamStart::Unknown | StreamStart::Other(_) => self.take(chunk),
+            StreamStart::Unknown { .. } | StreamStart::Other(_) => self.take(chunk),
         }
     }
 
     #[cold]
     fn take(&mut self, chunk: &[u8]) -> bool {
         let mut text = chunk;
-        if let StreamStart::Unknown = self {
-            text = chunk.strip_prefix(BYTE_ORDER_MARK).unwrap_or(chunk);
+        if let StreamStart::Unknown { mark } = self {
+            while let Some((byte, rest)) = text.split_first()
+                && MARK.get(*mark) == Some(byte)
+            {
+                *mark = mark.saturating_add(1);
+                text = rest;
+            }
             *self = match text.iter().find(|byte| !byte.is_ascii_whitespace()) {
                 None => return false,
                 Some(b'{' | b'[' | b'<') => StreamStart::no_events(),
@@ -46,7 +55,7 @@ impl StreamStart {
                 tap.chunk(text);
                 true
             }
-            StreamStart::Unknown | StreamStart::Events => false,
+            StreamStart::Unknown { .. } | StreamStart::Events => false,
         }
     }
 
@@ -54,7 +63,7 @@ impl StreamStart {
     pub(super) fn other(&mut self) -> Option<&mut WholeTap> {
         match self {
             StreamStart::Other(tap) => Some(tap),
-            StreamStart::Unknown | StreamStart::Events => None,
+            StreamStart::Unknown { .. } | StreamStart::Events => None,
         }
     }
 
@@ -62,7 +71,7 @@ impl StreamStart {
     pub(super) fn about_operator(&self) -> Option<&'static str> {
         match self {
             StreamStart::Other(tap) => tap.about_operator(),
-            StreamStart::Unknown | StreamStart::Events => None,
+            StreamStart::Unknown { .. } | StreamStart::Events => None,
         }
     }
 
@@ -72,4 +81,32 @@ impl StreamStart {
     }
 }
 
-const BYTE_ORDER_MARK: &[u8] = "\u{feff}".as_bytes();
+impl Default for StreamStart {
+    fn default() -> StreamStart {
+        StreamStart::Unknown { mark: 0 }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_byte_order_mark_is_none_of_a_streams_text_however_it_is_cut() {
+        for (text, is_other) in [
+            ("\u{feff}{\"error\":1}", true),
+            ("\u{feff}\n<html>", true),
+            ("\u{feff}data: {}\n\n", false),
+            ("\u{feff}\u{feff}{}", false),
+            ("\u{feff}", false),
+        ] {
+            for cut in 0..=text.len() {
+                let (head, tail) = text.as_bytes().split_at(cut);
+                let mut start = StreamStart::default();
+                let is_known = start.is_other(head);
+                assert_eq!(start.is_other(tail), is_other, "{text:?}, cut at {cut}");
+                assert!(is_other || !is_known, "{text:?}, cut at {cut}");
+            }
+        }
+    }
+}

@@ -3,6 +3,8 @@
 
 use serde_json::Value;
 
+use crate::pure::sse::MARK;
+
 /// What could be read of a provider's refusal.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct ProviderWords {
@@ -27,6 +29,7 @@ pub struct Named {
 impl ProviderWords {
     /// Reads the body of a refusal.
     pub fn read(body: &[u8]) -> ProviderWords {
+        let body = body.strip_prefix(&MARK).unwrap_or(body);
         let Ok(value) = serde_json::from_slice::<Value>(body) else {
             return ProviderWords::default();
         };

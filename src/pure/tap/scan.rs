@@ -111,6 +111,11 @@ impl Scanner {
         self.state == State::Broken
     }
 
+    /// So many bytes pass before the document that are none of it. They count for the places that are told.
+    pub(super) fn skip(&mut self, bytes: usize) {
+        self.offset = self.offset.saturating_add(bytes);
+    }
+
     /// More of the document.
     pub(super) fn feed(&mut self, bytes: &[u8], reading: &mut Reading) {
         self.offset = self.offset.saturating_add(bytes.len());

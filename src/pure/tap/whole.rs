@@ -7,6 +7,7 @@ use super::spans::Spans;
 use super::usage_object::Sides;
 use crate::pure::bill::{Tariff, Used};
 use crate::pure::error::provider_words::{OPERATOR_STATUS, ProviderWords};
+use crate::pure::sse::MARK;
 use crate::pure::tokens::Encoding;
 use crate::pure::usage::{CompletionFrom, CompletionTokens, Reports, Usage};
 
@@ -15,6 +16,8 @@ use crate::pure::usage::{CompletionFrom, CompletionTokens, Reports, Usage};
 pub struct WholeTap {
     scanner: Scanner,
     reading: Reading,
+    /// So many bytes of a byte order mark came first. As many as it has: none is looked for any more.
+    mark: usize,
     /// What came, as long as it may be an error: its first [`WORDS_BYTES_MAX`] at most.
     words: Vec<u8>,
 }
@@ -31,19 +34,40 @@ impl WholeTap {
         WholeTap {
             scanner: Scanner::new(),
             reading: Reading::new(encoding, completion_max, completion_from),
+            mark: 0,
             words: Vec::new(),
         }
     }
 
     /// One chunk of the answer passes.
     pub fn chunk(&mut self, chunk: &[u8]) {
-        self.scanner.feed(chunk, &mut self.reading);
+        let text = self.behind_mark(chunk);
+        self.scanner.feed(text, &mut self.reading);
         if (self.has_choices() || self.has_vectors()) && !self.is_error() {
             self.words = Vec::new();
         } else {
             let room = WORDS_BYTES_MAX.saturating_sub(self.words.len());
-            self.words.extend_from_slice(chunk.get(..room).unwrap_or(chunk));
+            self.words.extend_from_slice(text.get(..room).unwrap_or(text));
         }
+    }
+
+    /// What of a chunk follows the byte order mark that an answer may begin with: to clients that take one it is white space. Half of one is no
+    /// JSON.
+    fn behind_mark<'a>(&mut self, chunk: &'a [u8]) -> &'a [u8] {
+        let mut text = chunk;
+        while let (Some(expected), Some((byte, rest))) = (MARK.get(self.mark), text.split_first()) {
+            if byte != expected {
+                if self.mark > 0 {
+                    self.scanner.feed(&MARK, &mut self.reading);
+                }
+                self.mark = MARK.len();
+                break;
+            }
+            self.mark += 1;
+            text = rest;
+        }
+        self.scanner.skip(chunk.len() - text.len());
+        text
     }
 
     /// The answer ended, whole or not. Text that is not yet counted is counted now, unless the answer is whole and

@@ -247,6 +247,33 @@ async fn embeddings_without_vectors_are_no_answer_and_free() {
     }
 }
 
+/// Many clients take it. It is the provider's to send, and no part of the JSON.
+#[tokio::test]
+async fn an_answer_behind_a_byte_order_mark_is_billed_as_it_is_without_and_passes_with_it() {
+    let body = answer(3);
+    let own = format!("\u{feff}{body}");
+    for framed in FRAMINGS {
+        let reply = pieces(framed, own.len(), &["\u{feff}", &body]);
+        let reply = match framed {
+            Framed::Chunks => reply.end(),
+            Framed::Length | Framed::UntilClosed => reply.close(),
+        };
+        let upstream = Upstream::always(reply).await;
+        let gateway = Gateway::over(&upstream).await;
+        for client in [&gateway.http1, &gateway.h2c] {
+            let answer = client.post("/llm/chat", request(SMALL)).await.ok();
+            assert_eq!(without_cost(answer.text()), own, "{framed:?}");
+        }
+        let (prompt, completion) = USAGE;
+        assert_eq!(
+            gateway.spent().await,
+            cost(SMALL, 2 * prompt, 2 * completion),
+            "{framed:?}"
+        );
+        gateway.check_books().await;
+    }
+}
+
 #[tokio::test]
 async fn a_target_whose_answers_break_off_five_times_in_a_row_is_passed_over() {
     let main = Upstream::always(Reply::json_head(100).bytes("{").close()).await;

@@ -52,6 +52,13 @@ fn the_message_is_found_in_each_shape() {
 }
 
 #[test]
+fn a_byte_order_mark_before_the_words_is_none_of_them() {
+    let words = ProviderWords::read("\u{feff} {\"error\":{\"message\":\"not like this\",\"code\":\"no\"}}".as_bytes());
+    assert_eq!(words.message.as_deref(), Some("not like this"));
+    assert_eq!(words.named.code.as_deref(), Some("no"));
+}
+
+#[test]
 fn what_an_aggregators_provider_said_is_preferred() {
     let through = |raw: Value| json!({ "error": { "message": FORWARDED, "code": 400, "metadata": { "raw": raw } } });
     let inner = json!({ "error": { "message": "not like this" } });

@@ -6,6 +6,7 @@ use super::{StreamTap, Terminal, Verdict};
 use crate::pure::bill::Tariff;
 use crate::pure::error::provider_words::{OPERATOR_STATUS, ProviderWords};
 use crate::pure::error::{ApiError, StreamError};
+use crate::pure::sse::MARK;
 use crate::pure::tap::accumulator::Identity;
 use crate::pure::tap::error_event;
 use crate::pure::tap::error_event::DONE_EVENT;
@@ -230,8 +231,9 @@ pub(in crate::pure::tap) fn write_masked(out: &mut BytesMut, identity: &Identity
     error_event::write(out, identity, message, error_type, code);
 }
 
-/// The data of an event.
+/// The data of an event, which may be the first behind a byte order mark.
 fn data_of(event: &[u8]) -> Vec<u8> {
+    let event = event.strip_prefix(&MARK).unwrap_or(event);
     let lines = event.split(|byte| matches!(byte, b'\n' | b'\r'));
     let data: Vec<&[u8]> = lines.filter_map(|line| line.strip_prefix(b"data:")).collect();
     data.join(&b'\n')

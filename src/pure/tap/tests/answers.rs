@@ -3,6 +3,7 @@
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
+use super::costs::{CATALOGUE, Call};
 use super::oracle;
 use super::*;
 use crate::pure::usage::Reports;
@@ -244,6 +245,52 @@ fn any_value() -> impl Strategy<Value = Value> {
                 .prop_map(|members| Value::Object(members.into_iter().collect())),
         ]
     })
+}
+
+/// The mark counts for the places at which the answer is told its cost.
+#[test]
+fn a_byte_order_mark_before_an_answer_is_white_space_however_it_is_cut() {
+    let call = Call::of(CATALOGUE);
+    let chat = r#"{"choices":[{"message":{"content":"Hi"}}]"#;
+    for plain in [
+        format!(r#"{chat},"usage":{{"prompt_tokens":9,"completion_tokens":12}}}}"#),
+        format!("{chat}}}"),
+        format!(
+            r#"{{"x_groq":{{"usage":{{"prompt_tokens":9,"cost":7}}}},{}"#,
+            &chat[1..]
+        ) + "}",
+    ] {
+        let marked = format!("\u{FEFF}{plain}");
+        let expected = format!("\u{FEFF}{}", call.whole(&[plain.as_bytes()]));
+        assert!(
+            expected.contains("\"cost\":") && !expected.contains("\"cost\":7"),
+            "{expected}"
+        );
+        for cut in 0..=marked.len() {
+            let (head, tail) = marked.as_bytes().split_at(cut);
+            assert_eq!(call.whole(&[head, tail]), expected, "cut at {cut}");
+            let (marked, plain) = (tap(marked.as_bytes(), &[cut]), tap(plain.as_bytes(), &[]));
+            assert_eq!(said(&marked), said(&plain), "cut at {cut}");
+        }
+    }
+    for broken in [
+        &b"\xEF{}"[..],
+        b"\xEF\xBB{}",
+        b" \xEF\xBB\xBF{}",
+        b"\xEF\xBB\xBF\xEF\xBB\xBF{}",
+        b"{\xEF\xBB\xBF}",
+    ] {
+        for cut in 0..=broken.len() {
+            let tap = tap(broken, &[cut]);
+            assert!(tap.is_broken() && !tap.complete() && !tap.is_cut(), "{broken:?}");
+        }
+    }
+    let error = "\u{FEFF}{\"message\":\"Your credit balance is too low to access the API.\"}";
+    for cut in 0..=error.len() {
+        assert!(tap(error.as_bytes(), &[cut]).about_operator().is_some(), "cut at {cut}");
+    }
+    let blank = tap("\u{FEFF}\n".as_bytes(), &[2]);
+    assert!(blank.is_blank() && blank.is_cut());
 }
 
 fn answer() -> impl Strategy<Value = Value> {

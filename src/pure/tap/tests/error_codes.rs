@@ -88,7 +88,11 @@ fn an_error_event_that_speaks_of_the_operators_account_blames_nobody_else() {
     ] {
         let lines = serde_json::to_string_pretty(&words).unwrap().replace('\n', "\ndata: ");
         for event in [format!("data: {words}\n\n"), format!("event: error\ndata: {lines}\n\n")] {
-            for stream in [[DELTA, &event].concat(), [DELTA, event.trim_end()].concat()] {
+            for stream in [
+                [DELTA, &event].concat(),
+                [DELTA, event.trim_end()].concat(),
+                ["\u{FEFF}", &event].concat(),
+            ] {
                 for cut in 0..=stream.len() {
                     let (head, tail) = stream.as_bytes().split_at(cut);
                     let (mut out, mut tap) = pass(&[head, tail], TapOptions::default());
