@@ -310,3 +310,25 @@ async fn a_stream_behind_a_byte_order_mark_is_metered_and_passes_with_it() {
     assert_eq!(gateway.spent().await, cost(SMALL, 18, 2));
     gateway.check_books().await;
 }
+
+/// Each says what itself was used for, as Moonshot's do.
+#[tokio::test]
+async fn of_two_choices_that_report_by_themselves_both_are_billed() {
+    let choice = |index: u64, delta: Value, finish_reason: Value, usage: Value| {
+        let choice = json!({ "index": index, "delta": delta, "finish_reason": finish_reason, "usage": usage });
+        json!({ "id": "chatcmpl-1", "choices": [choice] }).to_string()
+    };
+    let text = |index| choice(index, json!({ "content": " one two three" }), Value::Null, Value::Null);
+    let usage = json!({ "prompt_tokens": 9, "completion_tokens": 3, "total_tokens": 12 });
+    let end = |index| choice(index, json!({}), json!("stop"), usage.clone());
+    let begun = Reply::stream().event(&text(0)).event(&text(1));
+    let upstream = Upstream::always(begun.event(&end(0)).event(&end(1)).done()).await;
+    let gateway = Gateway::over(&upstream).await;
+    let messages = json!([{ "role": "user", "content": "Hello" }]);
+    let asked = json!({ "model": SMALL, "messages": messages, "n": 2 }).to_string();
+    for client in [&gateway.http1, &gateway.h2c] {
+        client.post("/llm/chat/stream", asked.clone()).await.ok();
+    }
+    assert_eq!(gateway.spent().await, cost(SMALL, 18, 12));
+    gateway.check_books().await;
+}

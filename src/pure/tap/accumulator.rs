@@ -19,6 +19,8 @@ use crate::pure::usage::{CompletionFrom, Figure, Report, Reports, Usage};
 pub(super) struct Reading {
     pub(super) counter: TokenCounter,
     pub(super) reports: Reports,
+    /// A believed report of the completion stood in no choice: it is of all of them.
+    pub(super) has_report_of_all: bool,
     pub(super) identity: Identity,
     finishes: Finishes,
     choice: ChoiceAtHand,
@@ -37,6 +39,8 @@ pub(super) struct Reading {
 /// What the choice at hand was seen to hold.
 #[derive(Clone, Copy, Debug, Default)]
 struct ChoiceAtHand {
+    /// What comes stands in it.
+    is_open: bool,
     /// None where it has said none yet.
     index: Option<u64>,
     has_finish: bool,
@@ -124,6 +128,7 @@ impl Reading {
         Reading {
             counter: TokenCounter::new(encoding),
             reports: Reports::within(completion_max).naming(completion_from),
+            has_report_of_all: false,
             identity: Identity::default(),
             finishes: Finishes::default(),
             choice: ChoiceAtHand::default(),
@@ -143,6 +148,7 @@ impl Reading {
             self.ended = ChoiceSet::default();
         }
         self.earlier_deltas = self.deltas;
+        self.choice = ChoiceAtHand::default();
         self.seen = Seen::default();
         self.spans = Spans::default();
         self.report = Report::default();
@@ -152,7 +158,10 @@ impl Reading {
     pub(super) fn open(&mut self, role: Role, node: Node) -> Node {
         match role {
             Role::Choices if node == Node::Choices => self.seen.choices = Choices::Empty,
-            Role::Choice => self.choice = ChoiceAtHand::default(),
+            Role::Choice => {
+                self.choice = ChoiceAtHand::default();
+                self.choice.is_open = node == Node::Choice;
+            }
             Role::Delta if node == Node::Message => {
                 self.choice.has_delta = true;
                 self.counter.enter(Place::Delta);
@@ -191,11 +200,13 @@ impl Reading {
         match node {
             Node::Usage => {
                 self.seen.last_sides = Sides::of(&self.report);
-                self.seen.completion |= self.reports.add(std::mem::take(&mut self.report));
+                let is_of_completion = self.reports.add(std::mem::take(&mut self.report));
+                self.seen.completion |= is_of_completion;
+                self.has_report_of_all |= is_of_completion && !self.choice.is_open;
             }
             Node::Choice => {
                 self.counter.end_choice();
-                let choice = self.choice;
+                let choice = std::mem::take(&mut self.choice);
                 // One that says none is the first.
                 let index = choice.index.unwrap_or(0);
                 if choice.has_finish {

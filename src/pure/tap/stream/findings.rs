@@ -41,9 +41,13 @@ impl StreamTap {
     /// The same whatever they say.
     fn reported_behind(&self) -> Option<Usage> {
         let delivered = self.delivered();
-        self.reading
-            .reports
-            .usage_behind(delivered, delivered.0.saturating_sub(self.reported_at))
+        let after = delivered.0.saturating_sub(self.reported_at);
+        let mut usage = self.reading.reports.usage_behind(delivered, after)?;
+        if self.options.choices > 1 && !self.reading.has_report_of_all {
+            // Each report stood in a choice, and may be of that alone.
+            usage.completion = usage.completion.max(delivered);
+        }
+        Some(usage)
     }
 
     /// The same of an answer that ends here. A report in one without its end, such as one with each event, may be behind what was delivered.

@@ -121,3 +121,48 @@ fn what_was_told_counts_with_done_or_where_the_stream_is_over() {
         assert_eq!(tap.told_use().is_some(), counts, "{after:?}, is over: {is_over}");
     }
 }
+
+/// Moonshot reports at the end of each choice, and does not say whether that is of the choice alone.
+#[test]
+fn what_is_reported_in_choices_alone_counts_no_less_than_what_all_of_them_have_said() {
+    let text = |index: u64| {
+        let choice = json!({ "index": index, "delta": { "content": " one two three" } });
+        format!("data: {}\n\n", json!({ "choices": [choice] }))
+    };
+    let end = |index: u64, completion: u64| {
+        let usage = json!({ "prompt_tokens": 9, "completion_tokens": completion });
+        let choice = json!({ "index": index, "delta": {}, "finish_reason": "stop", "usage": usage });
+        format!("data: {}\n\n", json!({ "choices": [choice] }))
+    };
+    let of_all = "data: {\"choices\":[],\"usage\":{\"prompt_tokens\":9,\"completion_tokens\":5}}\n\n".to_owned();
+    let groq =
+        "data: {\"choices\":[],\"x_groq\":{\"usage\":{\"prompt_tokens\":9,\"completion_tokens\":5}}}\n\n".to_owned();
+    let broken = "data: {\"choices\":[{\"index\":1,\n\n".to_owned();
+    let both = || vec![text(0), text(1), end(0, 3), end(1, 3)];
+    let call = Call::of(CATALOGUE);
+    for (choices, events, completion) in [
+        (2, both(), 6),
+        (2, vec![text(0), end(0, 3), text(1), end(1, 3)], 6),
+        (2, vec![text(0), text(1), end(0, 3), end(1, 50)], 50),
+        // What is of the only choice is of all.
+        (1, vec![text(0), end(0, 2)], 2),
+        (2, [both(), vec![of_all.clone()]].concat(), 5),
+        (2, [both(), vec![groq]].concat(), 5),
+        (2, vec![text(0), text(1), end(0, 3), broken, of_all], 5),
+    ] {
+        let stream = [events.concat(), DONE.to_owned()].concat();
+        for cut in 0..=stream.len() {
+            let (head, tail) = stream.as_bytes().split_at(cut);
+            let options = TapOptions {
+                choices,
+                ..TapOptions::default()
+            };
+            let (out, tap) = call.stream(&[head, tail], options);
+            let reported = tap.reported_at_end().unwrap();
+            assert_eq!((reported.prompt.0, reported.completion.0), (9, completion), "{stream}");
+            let told = usages(&out).pop().unwrap();
+            assert_eq!(told["completion_tokens"], completion, "cut at {cut}: {out}");
+            assert_eq!(tap.told_bill().unwrap().cost, call.cost(9, completion), "cut at {cut}");
+        }
+    }
+}
