@@ -177,20 +177,37 @@ impl StreamTap {
 }
 
 /// The event with what `with` makes of its data. None where it has none, or `with` makes none. Data that stands in several lines is told in
-/// one.
+/// the first of them; lines between them that are none of data stay.
 fn in_data(event: &[u8], with: impl FnOnce(&[u8]) -> Option<Vec<u8>>) -> Option<Vec<u8>> {
-    let lines: Vec<Range<usize>> = data_lines(event).collect();
+    let lines: Vec<DataLine> = data_lines(event).collect();
     let (first, last) = (lines.first()?, lines.last()?);
-    let values: Vec<&[u8]> = lines.iter().filter_map(|line| event.get(line.clone())).collect();
-    let told = with(&values.join(&b' '))?;
-    let before = event.get(..first.start)?;
+    let values = lines.iter().filter_map(|line| event.get(line.value.clone()));
+    let told = with(&values.collect::<Vec<&[u8]>>().join(&b' '))?;
+    let before = event.get(..first.value.start)?;
     // A line that is the name alone has no colon that the data could follow.
     let colon: &[u8] = if before.ends_with(b"data") { b":" } else { b"" };
-    Some([before, colon, &told, event.get(last.end..)?].concat())
+    let mut out = [before, colon, &told].concat();
+    for (line, next) in lines.iter().zip(lines.iter().skip(1)) {
+        out.extend_from_slice(without_last_end(event.get(line.value.end..next.start)?));
+    }
+    out.extend_from_slice(event.get(last.value.end..)?);
+    Some(out)
 }
 
-/// Where the values of the event's lines of data stand.
-fn data_lines(event: &[u8]) -> impl Iterator<Item = Range<usize>> {
+/// Lines with their ends, but for the end of the last one.
+fn without_last_end(lines: &[u8]) -> &[u8] {
+    let lines_or_cr = lines.strip_suffix(b"\n").unwrap_or(lines);
+    lines_or_cr.strip_suffix(b"\r").unwrap_or(lines_or_cr)
+}
+
+/// Where a line of an event's data stands.
+struct DataLine {
+    start: usize,
+    value: Range<usize>,
+}
+
+/// The event's lines of data.
+fn data_lines(event: &[u8]) -> impl Iterator<Item = DataLine> {
     let mut at = 0;
     std::iter::from_fn(move || {
         while at < event.len() {
@@ -203,12 +220,13 @@ fn data_lines(event: &[u8]) -> impl Iterator<Item = Range<usize>> {
                 .strip_prefix(BYTE_ORDER_MARK)
                 .filter(|_| start == 0)
                 .unwrap_or(line);
-            if line == b"data" {
-                return Some(end..end);
-            }
-            if let Some(value) = line.strip_prefix(b"data:") {
-                return Some(end.saturating_sub(value.strip_prefix(b" ").unwrap_or(value).len())..end);
-            }
+            let value: &[u8] = match line.strip_prefix(b"data:") {
+                Some(value) => value.strip_prefix(b" ").unwrap_or(value),
+                None if line == b"data" => b"",
+                None => continue,
+            };
+            let value = end.saturating_sub(value.len())..end;
+            return Some(DataLine { start, value });
         }
         None
     })

@@ -185,3 +185,33 @@ fn a_cost_in_ticks_is_the_providers_own_and_taken_out() {
     let (told, _) = call.stream(&[stream.as_bytes()], TapOptions::default());
     assert!(told.contains("\"cost\":") && !told.contains("ticks"), "{told}");
 }
+
+/// An id is what a client goes on from that connects again.
+#[test]
+fn the_lines_between_those_of_a_usage_that_is_told_otherwise_stay() {
+    let call = call();
+    let lines = [
+        "event: message",
+        "data: {\"choices\":[],",
+        "id: 7",
+        ": a comment",
+        "data: \"usage\":{\"prompt_tokens\":9,",
+        "data:\"completion_tokens\":12,\"cost\":99}}",
+        "retry: 5",
+    ];
+    for end in ["\n", "\r\n", "\r"] {
+        let event = lines.join(end);
+        let stream = [DELTA, STOP, &event, end, end, DONE].concat();
+        for cut in 0..=stream.len() {
+            let (head, tail) = stream.as_bytes().split_at(cut);
+            let (out, _) = call.stream(&[head, tail], TapOptions::default());
+            let (_, told) = out.split_once("event: message").unwrap();
+            let told: Vec<&str> = told.split(end).collect();
+            let ["", data, "id: 7", ": a comment", "retry: 5", "", ..] = told[..] else {
+                panic!("cut at {cut}: {out}")
+            };
+            assert!(data.starts_with("data: {") && data.contains("\"cost\":0."), "{out}");
+            assert!(out.ends_with(DONE), "{out}");
+        }
+    }
+}
