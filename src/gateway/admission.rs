@@ -14,7 +14,7 @@ use crate::pure::policy::Permit;
 use crate::pure::prices::{Asks, HoldPrices};
 use crate::pure::receipt::CallDetails;
 use crate::pure::request_body::RequestBody;
-use crate::pure::usage::{CompletionTokens, TokenKinds, Usage};
+use crate::pure::usage::{CompletionTokens, PromptTokens, TokenKinds, Usage};
 use crate::telemetry::recorder::Recorder;
 
 /// Permit and hold: what `admit` gives, and what nothing is forwarded without.
@@ -28,6 +28,8 @@ pub(super) struct Admission {
     pub(super) cap: Option<NonZeroU64>,
     /// The most that was admitted: no charge exceeds it.
     pub(super) ceiling: Ceiling,
+    /// What its prompt was counted to be, where its answer went beyond a maximum of the catalogue before its provider reported it.
+    pub(super) counted_prompt: Option<PromptTokens>,
     /// What is noted of the call: counted when it is dropped, with the hold.
     pub(super) recorder: Recorder,
     /// What else its price depends on. None where that is how many tokens its sides have.

@@ -201,6 +201,7 @@ pub(in crate::gateway) async fn admit(
         hold,
         cap,
         ceiling: Ceiling::of(&worst, cap.map(NonZeroU64::get)),
+        counted_prompt: None,
         recorder: Recorder::spent(),
         priced: (!model.prices.is_simple()).then(|| Box::new(Priced::held_by(hold_prices(&worst, &model, body)))),
         details: None,

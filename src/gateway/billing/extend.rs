@@ -15,10 +15,10 @@ use crate::gateway::admission::Admission;
 use crate::gateway::shutdown::{InFlight, Lifecycle};
 use crate::ledger::StoreError;
 use crate::pure::account::Extended;
-use crate::pure::bill::{COUNTED_INLINE_BYTES_MAX, prompt_bounds};
+use crate::pure::bill::{COUNTED_INLINE_BYTES_MAX, prompt_bounds, prompt_limits};
 use crate::pure::charge::Ceiling;
 use crate::pure::estimate::{Bound, HoldRange, WorstCase};
-use crate::pure::prompt_count::counted_text_within;
+use crate::pure::prompt_count::{counted_prompt, counted_text_within};
 use crate::pure::request_body::{PromptBounds, RequestBody};
 use crate::pure::tokens::Encoding;
 use crate::pure::usage::{CompletionTokens, PromptTokens, Usage};
@@ -92,6 +92,42 @@ fn take_in(admission: &mut Admission, reply: Result<Extended, StoreError>, wante
     };
     admission.recorder.raised(raised);
     raised
+}
+
+/// Of so many completion tokens that came, which are more than was admitted, those that are owed should the process die now: what is held pays
+/// for them beside the prompt, as its provider reported it or as the next start will count it.
+///
+/// Of each piece of an answer that goes on behind a maximum of the catalogue that is too low, so the prompt is counted once. One that takes
+/// long to count is as long as was admitted.
+#[cold]
+#[inline(never)]
+pub(super) fn paid_now(
+    admission: &mut Admission,
+    came: CompletionTokens,
+    reported: Option<PromptTokens>,
+    request: &RequestBody,
+) -> CompletionTokens {
+    let admitted = admission.ceiling.completion;
+    if admission.ceiling.bound != Bound::Model {
+        return admitted;
+    }
+    let model = admission.permit.model();
+    if model.prices.is_free() {
+        return came;
+    }
+    let prompt = match (reported, admission.counted_prompt) {
+        (Some(prompt), _) | (None, Some(prompt)) => prompt,
+        (None, None) if request.visited_bytes() > COUNTED_INLINE_BYTES_MAX => admission.ceiling.prompt,
+        (None, None) => counted_prompt(request, &model.id, &prompt_limits(model)),
+    };
+    if reported.is_none() {
+        admission.counted_prompt = Some(prompt);
+    }
+    let prices = admission.hold_prices();
+    let paid = prices
+        .affordable_completion(admission.hold.amount(), prompt)
+        .unwrap_or(0);
+    came.min(CompletionTokens(paid)).max(admitted)
 }
 
 /// Asks the store to raise the hold, by as much again as was admitted. A model that costs nothing needs no hold.

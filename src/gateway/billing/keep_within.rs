@@ -7,12 +7,13 @@ use bytes::Bytes;
 
 use super::append::append;
 use super::early_end::EarlyEnd;
-use super::extend::raise;
+use super::extend::{paid_now, raise};
 use crate::gateway::context::{Answer, Attempt, Call, Ctx, Stage};
 use crate::ledger::Uncovered;
 use crate::pure::charge::Passing;
 use crate::pure::error::{ApiError, CreditShortage, DEFAULT_RETRY_AFTER_SECS};
 use crate::pure::money::Credits;
+use crate::pure::usage::{CompletionTokens, PromptTokens};
 
 /// Ready once the call's credit is no longer set aside for it: see [`Uncovered`].
 pub(in crate::gateway) fn poll_uncovered(ctx: &Ctx, context: &mut Context<'_>) -> Poll<()> {
@@ -81,6 +82,19 @@ pub(in crate::gateway) fn keep_within(ctx: &mut Ctx, body: &mut Option<Bytes>) {
     if let Some(recorder) = call.recorder() {
         recorder.passed(true);
     }
+}
+
+/// What a call owes should the process die now: completion tokens, and the prompt's where the provider reported it. No more than its hold pays
+/// for. None while what came of its answer is an error, or nothing.
+pub(in crate::gateway) fn owed_now(call: &mut Call) -> Option<(CompletionTokens, Option<PromptTokens>)> {
+    let (Answer::Metered(meter), Some(admission)) = (&call.answer, &mut call.admission) else {
+        return None;
+    };
+    let (came, prompt) = meter.come()?;
+    if came <= admission.ceiling.completion {
+        return Some((came, prompt));
+    }
+    Some((paid_now(admission, came, prompt, &call.body), prompt))
 }
 
 /// Tokens that the provider adds to a prompt.

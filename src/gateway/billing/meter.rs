@@ -303,9 +303,9 @@ impl Meter {
         })
     }
 
-    /// What an answer that stopped here would cost: completion tokens, and the prompt's where the provider reported it. None while what
-    /// came is an error, or nothing.
-    pub(in crate::gateway) fn owed_now(&self) -> Option<(CompletionTokens, Option<PromptTokens>)> {
+    /// What has come of an answer that stopped here: completion tokens, which may be more than was admitted, and the prompt's where the
+    /// provider reported it, as far as that was admitted. None while what came is an error, or nothing.
+    pub(super) fn come(&self) -> Option<(CompletionTokens, Option<PromptTokens>)> {
         let (delivered, reported, reports, is_whole, is_error) = match &self.tap {
             Tap::Stream(tap) => {
                 let is_error = tap.error_event() || tap.died();
@@ -331,7 +331,7 @@ impl Meter {
             None => (delivered, reports.prompt()),
         };
         let prompt = prompt.map(|prompt| prompt.min(self.ceiling.prompt));
-        Some((completion.min(self.ceiling.completion), prompt))
+        Some((completion, prompt))
     }
 
     /// The upstream died, or the process stops: what is left to say to the client. None when nothing can mend the answer.

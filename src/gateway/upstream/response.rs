@@ -323,12 +323,16 @@ pub(in crate::gateway) fn journal(ctx: &mut Ctx, passes: Option<&Bytes>, ends: b
         return;
     }
     let Some(call) = ctx.call() else { return };
-    if let (Answer::Metered(meter), Some(admission)) = (&call.answer, &mut call.admission)
-        // The end of a stream brings nothing by itself; that of an answer that was gathered, all of it.
-        && !(is_empty && meter.is_stream())
-        && !meter.is_gathered()
-        && let Some((delivered, prompt)) = meter.owed_now()
-    {
+    let Answer::Metered(meter) = &call.answer else { return };
+    // The end of a stream brings nothing by itself; that of an answer that was gathered, all of it.
+    if !(is_empty && meter.is_stream()) && !meter.is_gathered() {
+        pass_owed(call);
+    }
+}
+
+fn pass_owed(call: &mut Call) {
+    let owed = keep_within::owed_now(call);
+    if let (Some((delivered, prompt)), Some(admission)) = (owed, &mut call.admission) {
         admission.hold.pass(delivered, prompt);
     }
 }
@@ -349,9 +353,7 @@ pub(in crate::gateway) fn begins_unfinished(ctx: &mut Ctx, clock: &Clock) {
     if meter.is_stream() || meter.is_gathered() {
         return;
     }
-    if let (Some((delivered, prompt)), Some(admission)) = (meter.owed_now(), &mut call.admission) {
-        admission.hold.pass(delivered, prompt);
-    }
+    pass_owed(call);
     succeeded(call, clock);
 }
 

@@ -8,12 +8,12 @@ use super::process::{Ground, Site, audit, journals, new_account, view};
 use super::told::receipts_are_told_once;
 use super::upstream::{Pace, Provider};
 use crate::chat::request;
-use crate::harness::catalogue::SMALL;
+use crate::harness::catalogue::{SMALL, catalogue};
 use crate::harness::client::Client;
 use crate::harness::gateway::decimal;
 use crate::harness::redis_server::RedisServer;
 use crate::harness::reply::whole_chat;
-use crate::harness::{Reply, Upstream, eventually};
+use crate::harness::{Events, Reply, Upstream, eventually};
 
 const PACE: Pace = Pace {
     tokens: 20,
@@ -243,4 +243,47 @@ async fn killed_while_giving_back_is_free_on_sqlite() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn killed_while_giving_back_is_free_on_redis() {
     killed_while_giving_back(Ground::Redis(RedisServer::start())).await;
+}
+
+/// Money: a catalogue's maximum was too low, and what a kill left beyond it was billed to nobody, though the hold pays for it.
+async fn killed_beyond_the_maximum(ground: Ground) {
+    let (provider, upstream) = (
+        Provider::start(PACE).await,
+        Upstream::always(Reply::stream().role().text(&" word".repeat(8)).silence()).await,
+    );
+    let mut site = Site::new(ground, &provider, |conf| {
+        conf["providers"]["main"]["base_url"] = upstream.base_url().into();
+    });
+    let mut listed = catalogue();
+    for model in listed["models"].as_array_mut().unwrap() {
+        if model["id"] == SMALL {
+            model["max_completion_tokens"] = 5.into();
+        }
+    }
+    std::fs::write(site.path("catalogue.yaml"), listed.to_string()).unwrap();
+    site.start(&[]);
+    let key = new_account(&site.ledger(), "acme", "100");
+    let client = Client::http1(([127, 0, 0, 1], site.port).into()).with_key(key.reveal());
+    // It sets no maximum of its own.
+    let call = client.post_request("/llm/chat/stream", request(SMALL));
+    let mut events = Events::of(call).await.ok();
+    for _ in 0..2 {
+        events.next().await.unwrap();
+    }
+    site.kill();
+    site.start(&[]);
+    let ledger = site.ledger();
+    let receipt = eventually("it is billed", async || ledger.receipts("acme").pop()).await;
+    assert_eq!(receipt.billed.completion_tokens, 8);
+    assert!(audit(&ledger).findings.is_empty());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_came_beyond_a_maximum_before_a_kill_is_billed_on_sqlite() {
+    killed_beyond_the_maximum(Ground::Sqlite).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_came_beyond_a_maximum_before_a_kill_is_billed_on_redis() {
+    killed_beyond_the_maximum(Ground::Redis(RedisServer::start())).await;
 }

@@ -2,7 +2,7 @@
 
 use std::task::Waker;
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::*;
 use crate::config::SuspendedStreams;
@@ -301,4 +301,61 @@ fn a_stopped_account_lets_streams_finish_where_the_operator_says_so() {
     );
     assert_eq!(kept(&mut ctx, &event(" one")), event(" one"));
     assert_eq!(books.figures().0, "10");
+}
+
+/// Money: what had come beyond a maximum of the catalogue that is too low was lost with the process, though the hold pays for it.
+#[test]
+fn what_is_owed_now_is_what_the_hold_pays_for() {
+    let books = Books::with("10");
+    let holds = |held| Asked { held, ..UNBOUNDED };
+    let free = Asked {
+        model: "openai/free",
+        held: "0",
+        ..UNBOUNDED
+    };
+    let words = |count: usize| event(&" international".repeat(count));
+    let with_report = |count: usize| {
+        let usage = json!({ "prompt_tokens": 9, "completion_tokens": 1 });
+        let choice = json!({ "index": 0, "delta": { "content": " international".repeat(count) } });
+        format!("data: {}\n\n", json!({ "choices": [choice], "usage": usage }))
+    };
+    for (n, (asked, piece, owed)) in [
+        (STREAM, words(17), 10),
+        (UNBOUNDED, words(9), 9),
+        (UNBOUNDED, words(10), 10),
+        (UNBOUNDED, words(17), 17),
+        (free, words(17), 17),
+        // A prompt of 9 costs 0.009, and 15 of the answer 0.03.
+        (holds("0.0399"), with_report(17), 15),
+        (holds("0.04"), with_report(17), 15),
+        (holds("0.041"), with_report(17), 16),
+        (holds("0.01"), with_report(17), 10),
+        (holds("0.001"), words(17), 10),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let mut ctx = books.call(n as u64, &asked);
+        pass(&mut ctx, &piece, false);
+        let owed_now = owed_now(call_of(&mut ctx)).map(|(completion, _)| completion.0);
+        assert_eq!(owed_now, Some(owed), "{n}: {piece}");
+    }
+    // Where the prompt was not reported, it is counted, once.
+    let mut ctx = books.call(100, &holds("0.04"));
+    for (count, owed) in [(11, 11), (40, 15)] {
+        pass(&mut ctx, &words(count), false);
+        let (completion, prompt) = owed_now(call_of(&mut ctx)).unwrap();
+        assert_eq!(prompt, None);
+        // One of 9 is 0.009.
+        assert_eq!(completion.0, owed);
+    }
+    // And what it was raised to pays for more.
+    let mut ctx = books.call(101, &holds("0.04"));
+    for _ in 0..2 {
+        kept(&mut ctx, &words(40));
+    }
+    assert_eq!(
+        owed_now(call_of(&mut ctx)).map(|(completion, _)| completion.0),
+        Some(80)
+    );
 }

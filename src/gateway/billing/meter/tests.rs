@@ -7,6 +7,7 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 
 use super::*;
+use crate::gateway::billing::keep_within::owed_now;
 use crate::gateway::billing::tests::rig::{
     Asked, Books, STREAM, UNBOUNDED, WHOLE, call_of, event, pass, reported, tariff, text, whole,
 };
@@ -378,7 +379,7 @@ fn what_is_owed_now_is_never_below_what_was_delivered_nor_above_what_was_admitte
             pass(&mut ctx, piece, ends && at + 1 == pieces.len());
         }
         let owed = owed.map(|(completion, prompt)| (CompletionTokens(completion), prompt.map(PromptTokens)));
-        assert_eq!(meter(&mut ctx).owed_now(), owed, "{pieces:?}");
+        assert_eq!(owed_now(call_of(&mut ctx)), owed, "{pieces:?}");
     }
 }
 

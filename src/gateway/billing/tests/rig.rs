@@ -175,6 +175,7 @@ impl Books {
             quota: Credits::MAX,
             cap: None,
             ceiling: asked.ceiling,
+            counted_prompt: None,
             recorder,
             priced: None,
             details: None,
