@@ -58,12 +58,8 @@ impl Clock {
     /// The id of a request that comes now.
     pub fn request_id(&self) -> RequestId {
         let id = match self {
-            Clock::System => uuid::Uuid::now_v7(),
-            Clock::Manual(_) => {
-                let millis = u64::try_from(self.now().0).unwrap_or(0);
-                let nanos = u32::try_from(millis % 1000).unwrap_or(0).saturating_mul(1_000_000);
-                uuid::Uuid::new_v7(uuid::Timestamp::from_unix(uuid::NoContext, millis / 1000, nanos))
-            }
+            Clock::System => not_ahead(uuid::Uuid::now_v7(), self.now()),
+            Clock::Manual(_) => id_at(self.now()),
         };
         RequestId::from_bytes(*id.as_bytes())
     }
@@ -83,6 +79,30 @@ impl Clock {
         }
     }
 }
+
+/// The id, or one of `now` where it is later by more than [`AHEAD_MS_MAX`]: each id of a process sorts behind those before it, so after a clock
+/// that was ahead is set right they would stay ahead, and their calls count in a period that has not begun.
+fn not_ahead(id: uuid::Uuid, now: Timestamp) -> uuid::Uuid {
+    let at = id.get_timestamp().map_or(now, |time| {
+        let (secs, nanos) = time.to_unix();
+        let millis = secs.saturating_mul(1000).saturating_add(u64::from(nanos / 1_000_000));
+        Timestamp(i64::try_from(millis).unwrap_or(i64::MAX))
+    });
+    match at.0.saturating_sub(now.0) > AHEAD_MS_MAX {
+        true => id_at(now),
+        false => id,
+    }
+}
+
+/// An id of this time, which sorts as it comes among others of it.
+fn id_at(time: Timestamp) -> uuid::Uuid {
+    let millis = u64::try_from(time.0).unwrap_or(0);
+    let nanos = u32::try_from(millis % 1000).unwrap_or(0).saturating_mul(1_000_000);
+    uuid::Uuid::new_v7(uuid::Timestamp::from_unix(uuid::NoContext, millis / 1000, nanos))
+}
+
+/// By so much ids may be ahead of the clock, to stay in their order when it is set back a little, as by a time server.
+const AHEAD_MS_MAX: i64 = 1_000;
 
 /// When the time that passes was first asked for.
 static FIRST_ASKED: OnceLock<Instant> = OnceLock::new();
@@ -108,4 +128,30 @@ pub fn wall() -> SystemTime {
 /// A point of the monotonic clock, for durations.
 pub fn monotonic() -> Instant {
     Instant::now()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn time_of(id: uuid::Uuid) -> i64 {
+        let id = RequestId::from_bytes(*id.as_bytes());
+        id.time().0
+    }
+
+    /// A key's limit counted in a day to come, until the next start.
+    #[test]
+    fn ids_are_no_later_than_a_clock_that_was_set_back() {
+        let (now, day) = (Timestamp(1_795_132_800_123), 86_400_000);
+        for (ahead, expected) in [(day, 0), (1_001, 0), (1_000, 1_000), (1, 1), (0, 0), (-5, -5)] {
+            let made = id_at(now.plus_millis(ahead));
+            let id = not_ahead(made, now);
+            assert_eq!(time_of(id), now.0 + expected, "{ahead}");
+            assert_eq!(id == made, expected == ahead, "{ahead}");
+        }
+        let (one, other) = (id_at(now.plus_millis(day)), id_at(now.plus_millis(day)));
+        assert_ne!(not_ahead(one, now), not_ahead(other, now));
+        let before = Clock::System.now().0;
+        assert!((before..before + 60_000).contains(&time_of(not_ahead(uuid::Uuid::now_v7(), Clock::System.now()))));
+    }
 }
