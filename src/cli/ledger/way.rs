@@ -29,7 +29,8 @@ pub(super) fn existing(path: &Path, conf: &Path) -> Result<LedgerAccess, Failure
     found.ok_or_else(|| {
         Failure::new(format!(
             "there is no ledger at {}: look at store and data_dir in {}; `tollgate serve` and `tollgate account create` begin one",
-            path.display(),
+            // What is relative is looked for below the folder of the command, which is often the wrong one.
+            std::path::absolute(path).unwrap_or_else(|_| path.to_owned()).display(),
             conf.display()
         ))
     })

@@ -325,9 +325,10 @@ pub(in crate::gateway) fn journal(ctx: &mut Ctx, passes: Option<&Bytes>, ends: b
     let Some(call) = ctx.call() else { return };
     let Answer::Metered(meter) = &call.answer else { return };
     // The end of a stream brings nothing by itself; that of an answer that was gathered, all of it.
-    if !(is_empty && meter.is_stream()) && !meter.is_gathered() {
-        pass_owed(call);
+    if (is_empty && meter.is_stream()) || meter.is_gathered() {
+        return;
     }
+    pass_owed(call);
 }
 
 fn pass_owed(call: &mut Call) {

@@ -11,7 +11,7 @@ use super::ledger_time::LedgerTime;
 use super::message::Message;
 use super::send::{SEND_MAX, Sender, Unsent};
 use crate::config::Webhook;
-use crate::ledger::admin::events::Delivery;
+use crate::ledger::admin::events::{Delivery, EventKind};
 use crate::pure::time::Timestamp;
 use crate::pure::webhook::pause_ms;
 use crate::telemetry::Telemetry;
@@ -31,6 +31,8 @@ pub(crate) struct Receiver {
 struct State {
     /// Attempts in a row that failed.
     failed: u32,
+    /// Why the last one did.
+    why: String,
     /// Until when it gets nothing, once it has failed often, in milliseconds of [`LedgerTime::passed_ms`].
     rests_until: i64,
 }
@@ -61,7 +63,9 @@ impl Receiver {
                 ..delivery.clone()
             })
         };
-        if let Some(until) = self.rests(time) {
+        // Whoever sends a test wants to know now whether it is taken.
+        let is_new_test = message.kind == EventKind::Test && delivery.failed == 0;
+        if let Some(until) = self.rests(time).filter(|_| !is_new_test) {
             return later(until);
         }
         let Ok(Ok(_turn)) = tokio::time::timeout(TURN_WITHIN, self.turns.acquire()).await else {
@@ -123,10 +127,12 @@ impl Receiver {
 
     fn failed(&self, why: &str, time: &LedgerTime) {
         let mut state = self.lock();
-        if state.failed == 0 {
-            log::warn!("{} does not take events, they are sent again: {why}", self.webhook.url);
-        } else {
+        if state.why == why {
             log::debug!("{} does not take an event: {why}", self.webhook.url);
+        } else {
+            // The first, and one that has another cause: who looks for the reason finds the one that is.
+            log::warn!("{} does not take events, they are sent again: {why}", self.webhook.url);
+            why.clone_into(&mut state.why);
         }
         state.failed = state.failed.saturating_add(1);
         if let Some(over) = state.failed.checked_sub(FAILED_MAX) {

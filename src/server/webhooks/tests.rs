@@ -37,7 +37,13 @@ async fn a_receiver_that_is_away_for_an_hour_is_found_again() {
     let (clock, telemetry) = (Clock::manual(NOW), Telemetry::default());
     let time = LedgerTime::new(&clock, NOW);
     let data = serde_json::json!({});
-    let message = Message::of(&Event::new("evt_x".to_owned(), EventKind::Test, NOW, None, data));
+    let message = Message::of(&Event::new(
+        "evt_x".to_owned(),
+        EventKind::CreditsAdded,
+        NOW,
+        None,
+        data,
+    ));
     let mut delivery = Delivery {
         url: receiver.webhook.url.clone(),
         failed: 0,
@@ -88,7 +94,13 @@ async fn a_clock_that_is_set_back_lengthens_no_rest() {
     let (clock, telemetry) = (Clock::manual(NOW), Telemetry::default());
     let time = LedgerTime::new(&clock, NOW);
     let data = serde_json::json!({});
-    let message = Message::of(&Event::new("evt_x".to_owned(), EventKind::Test, NOW, None, data));
+    let message = Message::of(&Event::new(
+        "evt_x".to_owned(),
+        EventKind::CreditsAdded,
+        NOW,
+        None,
+        data,
+    ));
     let mut delivery = Delivery {
         url: receiver.webhook.url.clone(),
         failed: 0,
@@ -108,6 +120,16 @@ async fn a_clock_that_is_set_back_lengthens_no_rest() {
     clock.advance(1_000);
     let tried = receiver.tell(&rests, &message, &time, &telemetry).await.unwrap();
     assert_eq!(tried.failed, 9, "its rest is over");
+    let rests = receiver.tell(&tried, &message, &time, &telemetry).await.unwrap();
+    assert_eq!(rests.failed, 9, "it rests again");
+    // But for a test, which is tried at once.
+    let test = Event::new("evt_y".to_owned(), EventKind::Test, NOW, None, serde_json::json!({}));
+    let test = Message::of(&test);
+    let new = Delivery { failed: 0, ..rests };
+    let tried = receiver.tell(&new, &test, &time, &telemetry).await.unwrap();
+    assert_eq!(tried.failed, 1);
+    let rests = receiver.tell(&tried, &test, &time, &telemetry).await.unwrap();
+    assert_eq!(rests.failed, 1, "once");
 }
 
 /// What a receiver got: id, time, signature and body of each message, and whether it took it.

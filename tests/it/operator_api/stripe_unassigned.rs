@@ -1,10 +1,11 @@
-//! Payments by Stripe that are credited to nobody: each is counted, for whatever reason, and no other.
+//! Payments by Stripe that are credited to nobody: each is counted, for whatever reason, and no other. And whose those are that are disputed.
 
 use rust_decimal::Decimal;
 use serde_json::json;
 
-use super::stripe::{COMPLETED, checkout, with_hook};
+use super::stripe::{COMPLETED, checkout, listens, prepared, send, with_hook, words};
 use super::{Desk, GROUNDS};
+use crate::harness::Upstream;
 
 #[tokio::test]
 async fn a_payment_that_is_refused_is_counted_each_time_and_one_that_is_credited_never() {
@@ -52,5 +53,26 @@ async fn a_payment_that_is_refused_is_counted_each_time_and_one_that_is_credited
         assert_eq!(desk.signed(&early).await.done(200)["credited"], false);
         assert_eq!(counted(), before + Decimal::ONE);
         assert_eq!(desk.balance("shop").await, "7");
+    }
+}
+
+/// Whoever is told of a dispute looks for the account that is to be suspended.
+#[tokio::test]
+async fn a_dispute_is_told_with_the_account_that_was_credited() {
+    let upstream = Upstream::unused().await;
+    let (mut process, port) = prepared(&upstream, None);
+    let conf = process.path("tollgate.yaml");
+    process.start_with(&words(&conf, "")).await;
+    listens(port).await;
+    let message = |kind: &str, payment: &str| checkout(kind, "paid", payment, "acme", 1234);
+    assert_eq!(send(port, &message(COMPLETED, "pi_1")).await.unwrap()["credited"], true);
+    for (payment, whose) in [
+        ("pi_1", "by which 12.34 was credited to acme"),
+        ("pi_2", "which was credited to nobody here"),
+    ] {
+        send(port, &message("charge.dispute.created", payment)).await.unwrap();
+        let log = std::fs::read_to_string(process.path("log")).unwrap();
+        let told = format!("MONEY: Stripe says charge.dispute.created of {payment}, {whose}, (");
+        assert!(log.contains(&told), "{log}");
     }
 }

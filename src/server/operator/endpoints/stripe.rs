@@ -67,7 +67,10 @@ pub(in crate::server::operator) async fn hear(call: &Call<'_>) -> Result<Answer,
             if kind == stripe::DISPUTE_CREATED {
                 call.api.admin.telemetry.payments.disputed();
             }
-            let payment = payment.unwrap_or_else(|| "a payment that it does not name".to_owned());
+            let payment = match payment {
+                Some(payment) => format!("{payment}, {},", whose(call, &payment).await),
+                None => "a payment that it does not name".to_owned(),
+            };
             log::warn!(
                 "MONEY: Stripe says {kind} of {payment} ({event}), and names no refund: nothing was taken from an account; \
                  refunds are taken by refund.created and refund.updated, and what else is due by tollgate credits correct"
@@ -249,6 +252,23 @@ async fn found(
     // Without an entry nothing was paid: the process that was to post it may have died.
     let account = account.filter(|_| entry.is_some());
     Ok((account, entry))
+}
+
+/// What is known here of a payment, in words: for who has to look at it.
+async fn whose(call: &Call<'_>, payment: &str) -> String {
+    let find = AdminOp::Credit(CreditOp::Find {
+        account: None,
+        reference: payment.to_owned(),
+    });
+    match call.run_as(actor(call), find).await {
+        Ok(Ok(AdminReply::CreditFound {
+            account: Some(account),
+            entry: Some(entry),
+        })) => format!("by which {} was credited to {account}", entry.amount),
+        Ok(Ok(_)) => "which was credited to nobody here".to_owned(),
+        Ok(Err(error)) => format!("whose account cannot be looked up ({error})"),
+        Err(_) => "whose account cannot be looked up now".to_owned(),
+    }
 }
 
 async fn post_as_stripe(call: &Call<'_>, what: &str, post: CreditPost) -> Result<Posted, OperatorError> {
