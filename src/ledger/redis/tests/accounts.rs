@@ -46,6 +46,17 @@ fn entries(ledger: &Ledger) -> CreditPage {
     }
 }
 
+/// Each account would have some hundred bytes more, which gateways of earlier versions do not know.
+#[test]
+fn an_account_has_terms_in_redis_once_they_were_changed() {
+    let server = RedisServer::start();
+    let ledger = node(&server, patient());
+    caller_of(&ledger, "acme", "1", LimitOverrides::default());
+    assert_eq!(server.ask("HEXISTS tg1:{acme} ut"), [":0"]);
+    set_status(&ledger, AccountStatus::Suspended);
+    assert_eq!(server.ask("HEXISTS tg1:{acme} ut"), [":1"]);
+}
+
 /// One reference is posted 100 times at once over three gateways, and another amount under it now and then.
 #[test]
 fn of_100_posts_of_one_reference_over_three_nodes_one_counts() {
