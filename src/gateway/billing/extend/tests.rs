@@ -56,6 +56,22 @@ fn what_was_used_beyond_the_catalogues_maximum_is_debited_once_the_hold_is_raise
     assert_eq!(books.counted().lost_completion_tokens, 0);
 }
 
+/// A prompt that is counted beyond its bound is billed at the bound, so no more credit than that costs is asked for.
+#[test]
+fn a_hold_is_raised_by_no_more_than_the_bound_of_the_prompt() {
+    let (books, runtime) = (Books::with("0.14"), runtime());
+    let message = "one two three ".repeat(50);
+    let asked = Asked {
+        message: &message,
+        ..SILENT
+    };
+    close_on(&runtime, &books, over(&books, &asked, 20));
+    runtime.block_on(tokio::task::yield_now());
+    let billed = billed(&books);
+    assert_eq!((billed.prompt_tokens, billed.completion_tokens), (100, 20));
+    assert_eq!(books.figures(), ("0".to_owned(), "0".to_owned()));
+}
+
 /// What is held may pay for more than the catalogue says that there can be: by the prompt itself, and the prices of its own tokens.
 #[test]
 fn what_the_hold_pays_for_is_debited_at_once_and_whole() {

@@ -88,7 +88,13 @@ fn a_stream_that_has_come_to_its_end_is_not_ended_once_more() {
         prompt: PromptTokens(990),
         ..UNBOUNDED.ceiling
     };
-    let mut ctx = books.call(1, &Asked { ceiling, ..UNBOUNDED });
+    let message = "one two three ".repeat(330);
+    let asked = Asked {
+        ceiling,
+        message: &message,
+        ..UNBOUNDED
+    };
+    let mut ctx = books.call(1, &asked);
     assert_eq!(kept(&mut ctx, &last), last);
     let report = reported(9, 2, Value::Null).replace("data: [DONE]\n\n", "");
     let (_, report) = report.split_once("\n\n").unwrap();
@@ -113,6 +119,15 @@ fn a_hold_is_raised_beside_a_stream_that_goes_on() {
     assert_eq!(kept(&mut ctx, &words(100)), words(100));
     assert!(!ctx.has_early_end());
     assert_eq!(books.figures(), ("100".to_owned(), "2.188".to_owned()));
+    // All that was admitted of the prompt stays held where there is credit for it, and the completion by its least.
+    let ceiling = Ceiling {
+        prompt: PromptTokens(990),
+        ..UNBOUNDED.ceiling
+    };
+    let mut ctx = books.call(2, &Asked { ceiling, ..UNBOUNDED });
+    kept(&mut ctx, &words(20));
+    kept(&mut ctx, &words(1));
+    assert_eq!(held(&mut ctx), "3.078");
 }
 
 #[test]

@@ -16,7 +16,7 @@ pub(super) fn settled(books: &Books, asked: &Asked<'_>, pieces: &[String], endin
     settle(books, &mut ctx, pieces, ending);
 }
 
-fn settle(books: &Books, ctx: &mut Ctx, pieces: &[String], ending: Ending) {
+pub(super) fn settle(books: &Books, ctx: &mut Ctx, pieces: &[String], ending: Ending) {
     for (at, piece) in pieces.iter().enumerate() {
         let is_whole = matches!(ending, Ending::Complete | Ending::Drained);
         pass(ctx, piece, is_whole && at + 1 == pieces.len());

@@ -1,8 +1,10 @@
 //! What a call used, or its provider reported, beyond what it is charged: the operator's loss, and what is counted of it.
 
+use std::num::NonZeroU64;
+
 use serde_json::{Value, json};
 
-use super::debits::{MILLI, settled, usage};
+use super::debits::{MILLI, settle, settled, usage};
 use super::*;
 use crate::gateway::billing::tests::rig::{Asked, Books, STREAM, UNBOUNDED, WHOLE, call_of, event, reported, whole};
 use crate::pure::usage::PromptTokens;
@@ -62,6 +64,20 @@ fn a_completion_is_lost_only_where_no_error_of_counting_explains_it() {
     note_loss(admission, lost);
     drop(ctx);
     assert_eq!(books.counted().lost_pico, 0);
+}
+
+/// The same of a whole answer, where the gateway had sent the maximum.
+#[test]
+fn of_a_whole_answer_too_a_completion_is_lost_only_where_no_error_of_counting_explains_it() {
+    for (tokens, lost) in [(10, 0), (20, 10)] {
+        let books = Books::with("10");
+        let mut ctx = books.call(1, &WHOLE);
+        call_of(&mut ctx).admission.as_mut().unwrap().cap = NonZeroU64::new(10);
+        let answer = whole(&" international".repeat(tokens), &Value::Null);
+        settle(&books, &mut ctx, &[answer], Ending::Complete);
+        assert_eq!(books.counted().lost_completion_tokens, lost);
+        assert_eq!(books.receipts().remove(0).billed.completion_tokens, 10);
+    }
 }
 
 #[test]

@@ -205,3 +205,20 @@ fn a_stream_that_awaits_its_first_event_takes_no_comment_and_no_early_end() {
     assert!(meter(&mut ctx).is_between_events() && !meter(&mut ctx).is_gathered());
     assert_eq!(pass(&mut ctx, ERROR, false).0, Passed::Failed { code: Some(502) });
 }
+
+/// In a stream, in its place, and in that of a whole answer.
+#[test]
+fn whether_an_error_speaks_of_the_operators_account_is_known_wherever_it_stands() {
+    for (message, words) in [
+        ("The model is overloaded", None),
+        ("Incorrect API key provided: sk-1", Some("Incorrect API key provided")),
+    ] {
+        let error = json!({ "error": { "code": 400, "message": message } }).to_string();
+        let event = format!("data: {error}\n\n");
+        for (asked, piece) in [(&STREAM, &event), (&STREAM, &error), (&WHOLE, &error)] {
+            let books = Books::with("100");
+            let mut ctx = after(&books, asked, &[piece], true);
+            assert_eq!(meter(&mut ctx).about_operator(), words, "{piece}");
+        }
+    }
+}
