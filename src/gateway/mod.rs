@@ -223,7 +223,7 @@ impl Carried for Tollgate {
         // its words have said that no other is to be asked.
         if ctx.is_streamed() && !ctx.is_refused() {
             let meter = ctx.meter().filter(|meter| meter.is_gathered())?;
-            // JSON in a stream's place is judged as a whole answer is, also where nobody else can be asked.
+            // JSON in a stream's place is read as a whole answer is, also where nobody else can be asked.
             let within = match meter.awaits_json() {
                 true => config.timeouts.whole_gather,
                 false => config.timeouts.first_event?,

@@ -26,6 +26,11 @@ fn webhook(url: &str) -> Webhook {
     config.webhooks[0].clone()
 }
 
+fn message_of(kind: EventKind) -> Message {
+    let data = serde_json::json!({});
+    Message::of(&Event::new("evt_x".to_owned(), kind, NOW, None, data))
+}
+
 /// Nobody listens there for an hour: an event is sent again after growing pauses, at most a quarter of an hour apart; then it arrives.
 #[tokio::test]
 async fn a_receiver_that_is_away_for_an_hour_is_found_again() {
@@ -36,14 +41,7 @@ async fn a_receiver_that_is_away_for_an_hour_is_found_again() {
     let receiver = Receiver::new(webhook(&format!("http://{address}/x")));
     let (clock, telemetry) = (Clock::manual(NOW), Telemetry::default());
     let time = LedgerTime::new(&clock, NOW);
-    let data = serde_json::json!({});
-    let message = Message::of(&Event::new(
-        "evt_x".to_owned(),
-        EventKind::CreditsAdded,
-        NOW,
-        None,
-        data,
-    ));
+    let message = message_of(EventKind::CreditsAdded);
     let mut delivery = Delivery {
         url: receiver.webhook.url.clone(),
         failed: 0,
@@ -93,14 +91,7 @@ async fn a_clock_that_is_set_back_lengthens_no_rest() {
     let receiver = Receiver::new(webhook);
     let (clock, telemetry) = (Clock::manual(NOW), Telemetry::default());
     let time = LedgerTime::new(&clock, NOW);
-    let data = serde_json::json!({});
-    let message = Message::of(&Event::new(
-        "evt_x".to_owned(),
-        EventKind::CreditsAdded,
-        NOW,
-        None,
-        data,
-    ));
+    let message = message_of(EventKind::CreditsAdded);
     let mut delivery = Delivery {
         url: receiver.webhook.url.clone(),
         failed: 0,
@@ -120,16 +111,13 @@ async fn a_clock_that_is_set_back_lengthens_no_rest() {
     clock.advance(1_000);
     let tried = receiver.tell(&rests, &message, &time, &telemetry).await.unwrap();
     assert_eq!(tried.failed, 9, "its rest is over");
-    let rests = receiver.tell(&tried, &message, &time, &telemetry).await.unwrap();
-    assert_eq!(rests.failed, 9, "it rests again");
-    // But for a test, which is tried at once.
-    let test = Event::new("evt_y".to_owned(), EventKind::Test, NOW, None, serde_json::json!({}));
-    let test = Message::of(&test);
-    let new = Delivery { failed: 0, ..rests };
-    let tried = receiver.tell(&new, &test, &time, &telemetry).await.unwrap();
-    assert_eq!(tried.failed, 1);
-    let rests = receiver.tell(&tried, &test, &time, &telemetry).await.unwrap();
-    assert_eq!(rests.failed, 1, "once");
+    // It rests again, but for a test, which is tried at once.
+    let test = message_of(EventKind::Test);
+    let mut delivery = Delivery { failed: 0, ..rests };
+    for (message, failed) in [(&message, 0), (&test, 1), (&test, 1)] {
+        delivery = receiver.tell(&delivery, message, &time, &telemetry).await.unwrap();
+        assert_eq!(delivery.failed, failed);
+    }
 }
 
 /// What a receiver got: id, time, signature and body of each message, and whether it took it.
