@@ -71,6 +71,15 @@ fn a_failed_upstream_is_free_only_when_nothing_was_delivered() {
     );
     let not_begun = Metered { began: false, ..whole };
     assert_eq!(charge(&not_begun, Ending::UpstreamFailed), Charge::Nothing);
+    let with_text = Metered {
+        delivered: CompletionTokens(1),
+        ..not_begun
+    };
+    assert_eq!(
+        charge(&with_text, Ending::UpstreamFailed),
+        Charge::PromptToCount,
+        "what was counted was delivered"
+    );
     let error = Metered {
         is_error: true,
         ..metered(Some((9, 9)), 0)
