@@ -7,7 +7,6 @@ use std::ops::Range;
 
 use super::StreamTap;
 use crate::pure::bill::{Bill, Tariff};
-use crate::pure::tap::accumulator::Choices;
 use crate::pure::tap::usage_object::{Sides, ToldUsage, retold, without_costs};
 use crate::pure::usage::{CompletionTokens, PromptTokens, Reports, Usage};
 
@@ -64,7 +63,8 @@ impl StreamTap {
         let (seen, span) = (&self.reading.seen, &self.reading.spans.usage);
         // Who reports before its end reports after it too.
         let ends_all = seen.finish && tariff.body.choices() == 1 && !self.reports_often;
-        let follows_end = self.finished && seen.choices != Choices::Some;
+        // Its choices may be there once more, without anything in them. Where more follows all the same, the end tells what it comes to.
+        let follows_end = self.finished && !seen.finish;
         // Who did not ask for the usage chunk, which is left out, is not told what it would correct.
         let may_be_last = seen.completion && !self.done && !self.options.drop_usage_chunk;
         (span.end > span.start).then_some(RootUsage {

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::costs::{CATALOGUE, Call};
+use super::costs::{CATALOGUE, Call, cost_text, usages};
 use super::*;
 use crate::pure::bill::{Tariff, Used, prompt_limits};
 use crate::pure::estimate::Bound;
@@ -214,4 +214,40 @@ fn the_lines_between_those_of_a_usage_that_is_told_otherwise_stay() {
             assert!(out.ends_with(DONE), "{out}");
         }
     }
+}
+
+/// As OpenRouter reports. A usage of our own behind it would be the second one, and some clients add them up.
+#[test]
+fn a_usage_beside_choices_that_have_ended_carries_the_cost_and_none_is_added() {
+    let call = Call::of(CATALOGUE);
+    let usage = r#""usage":{"prompt_tokens":9,"completion_tokens":12,"total_tokens":21}"#;
+    for choice in [
+        r#"{"index":0,"delta":{"role":"assistant","content":""},"finish_reason":null}"#,
+        r#"{"index":0,"delta":{}}"#,
+        r#"{"index":0,"delta":{"content":""},"finish_reason":"stop"}"#,
+    ] {
+        let last = format!("data: {{\"choices\":[{choice}],{usage}}}\n\n");
+        let stream = [DELTA, STOP, &last, DONE].concat();
+        for cut in 0..=stream.len() {
+            let (head, tail) = stream.as_bytes().split_at(cut);
+            let (out, tap) = call.stream(&[head, tail], TapOptions::default());
+            assert_eq!(usages(&out).len(), 1, "cut at {cut}: {out}");
+            assert_eq!(cost_text(&out), call.cost(9, 12).to_string(), "cut at {cut}");
+            assert_eq!(tap.told_use().unwrap().reported.unwrap().completion.0, 12);
+        }
+        // Who did not ask for it is told no cost, for what comes last may be left out.
+        let (out, _) = call.stream(&[stream.as_bytes()], drop_usage());
+        assert_eq!(out, stream);
+    }
+    // What more comes counts, and the end tells it.
+    let last = format!("data: {{\"choices\":[{{\"index\":0,\"delta\":{{}}}}],{usage}}}\n\n");
+    let more = "data: {\"choices\":[],\"usage\":{\"prompt_tokens\":9,\"completion_tokens\":14}}\n\n";
+    let (out, _) = call.stream(
+        &[[DELTA, STOP, &last, more, DONE].concat().as_bytes()],
+        TapOptions::default(),
+    );
+    let costs: Vec<String> = usages(&out).iter().map(|usage| usage["cost"].to_string()).collect();
+    assert_eq!(costs.len(), 2, "{out}");
+    assert_ne!(costs[0], costs[1]);
+    assert!(out.contains(&format!("\"cost\":{}", call.cost(9, 14))), "{out}");
 }
