@@ -21,7 +21,7 @@ use crate::ledger::journal::LiveHold;
 use crate::ledger::query::{EndUserQuery, EndUserUsage, KeyedRow, UsageQuery};
 use crate::ledger::{Figures, StoreError, control_socket};
 use crate::pure::account::{ReserveRequest, Scope};
-use crate::pure::ids::RequestId;
+use crate::pure::ids::{AccountId, RequestId};
 use crate::pure::limits::Limits;
 use crate::pure::money::Credits;
 use crate::pure::time::Timestamp;
@@ -201,6 +201,14 @@ impl Embedded {
             if self.shared.predecessors.forget(hold, reading) {
                 state.release(hold);
             }
+        }
+    }
+
+    /// Gives back what is held for a call of the process before that has given its hold back there. It is known as one of that process' calls
+    /// until its place in the journal is free, as are those that were billed.
+    pub(in crate::ledger) fn given_back_by_predecessor(&self, account: &AccountId, hold: RequestId) {
+        if let Ok(cell) = self.place(account) {
+            cell.state().release(hold);
         }
     }
 

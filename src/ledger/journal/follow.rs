@@ -70,16 +70,16 @@ pub(crate) fn read_when_asked(journal: &Arc<Journal>, ledger: &Arc<Embedded>) {
     }));
 }
 
-/// Calls of the process before this one whose debits were taken.
+/// Calls of the process before this one whose debits were taken, or whose holds were given back.
 type Taken = HashSet<RequestId>;
 
 /// Takes what the process before this one, which lives and has handed its ledger over, has billed since, and gives back what its ended
-/// calls held. Debits of the calls in `taken` are not looked at; those that are taken now are added.
+/// calls held. What the calls in `taken` owe, or held, is not looked at; those that are looked at now are added.
 pub(super) fn follow_predecessors(folder: &Path, ledger: &Embedded, own: Option<&Path>, taken: &mut Taken) {
     // A call that the process before makes from here on must not be taken for one that ended.
     let reading = ledger.begin_reading();
     let (paths, mut is_whole) = journals_or_none(folder, &[EXTENSION]);
-    let (mut running, mut ended) = (HashSet::new(), Vec::new());
+    let (mut running, mut ended, mut given_back) = (HashSet::new(), Vec::new(), Vec::new());
     for path in paths.iter().filter(|path| Some(path.as_path()) != own) {
         let file = match JournalFile::peek(path) {
             Ok(file) => file,
@@ -97,8 +97,12 @@ pub(super) fn follow_predecessors(folder: &Path, ledger: &Embedded, own: Option<
                 Ok(Some(found)) if !is_of(ledger, &found) => {}
                 Ok(Some(found)) => {
                     running.insert(found.id);
-                    if let FoundStage::Owed(debit) = found.stage {
-                        ended.push((found, debit, slot.held()));
+                    match found.stage {
+                        FoundStage::Owed(debit) => ended.push((found, debit, slot.held())),
+                        // Of an answer that had begun and came to nothing: it stays there until its name is closed, when that process has
+                        // ended. One that costs nothing is like that for the moment in which its answer begins, and holds nothing either.
+                        FoundStage::Held { number: Some(_) } if slot.held() == Credits::ZERO => given_back.push(found),
+                        FoundStage::Held { .. } | FoundStage::Answered { .. } => {}
                     }
                 }
                 // Whose call stands there is not known.
@@ -109,6 +113,9 @@ pub(super) fn follow_predecessors(folder: &Path, ledger: &Embedded, own: Option<
     for (found, numbered, held) in ended.into_iter().filter(|(found, ..)| taken.insert(found.id)) {
         let debit = owed_debit(&found, &numbered, Some(held).filter(|held| *held > Credits::ZERO));
         ledger.take_from_predecessor(&found.account, found.id, debit, numbered.number);
+    }
+    for found in given_back.into_iter().filter(|found| taken.insert(found.id)) {
+        ledger.given_back_by_predecessor(&found.account, found.id);
     }
     if is_whole {
         ledger.predecessors_ended_of(reading, &running);

@@ -31,8 +31,9 @@ pub(super) struct Slot {
     delivered: AtomicU64,
     /// Prompt tokens that the provider reported, with their check.
     prompt: AtomicU64,
-    /// What is held, in 10^-12 credit; 0 until it is granted. Below 0: nothing any more, for the store acknowledged the debit so many
-    /// milliseconds after 1970, and may still lose it. Only read from a living process, and for how long that is, so it has no check.
+    /// What is held, in 10^-12 credit; 0 until it is granted, and once it is given back. Below 0: nothing any more, for the store acknowledged
+    /// the debit so many milliseconds after 1970, and may still lose it. Only read from a living process, and for how long that is, so it has
+    /// no check.
     held: AtomicI64,
     intent: UnsafeCell<[u8; INTENT_BYTES]>,
     debit: UnsafeCell<[u8; DEBIT_BYTES]>,
@@ -262,8 +263,10 @@ impl Slot {
         self.state.store(state::OWED, Ordering::Release);
     }
 
-    /// The call's hold is given back, whatever was passed on of its answer: whoever finds it here bills nothing. Its name stays.
+    /// The call's hold is given back, whatever was passed on of its answer: whoever finds it here bills nothing. Its name stays. It
+    /// says first that nothing is held, so that whoever reads here that a call with a name owes nothing finds that.
     pub(super) fn given_back(&self) {
+        self.granted(Credits::ZERO);
         self.state.store(state::HELD, Ordering::Release);
     }
 

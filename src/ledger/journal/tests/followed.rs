@@ -185,6 +185,48 @@ fn a_journal_that_is_gone_keeps_nothing_of_the_others() {
     assert_eq!(upgrade.figures(), (credits("10"), Credits::ZERO));
 }
 
+/// It came to nothing in a process that writes nothing of it any more, and runs on.
+#[test]
+fn a_call_that_is_given_back_after_its_answer_had_begun_holds_nothing_from_then_on() {
+    let mut rig = Rig::new();
+    let (mut released, mut runs) = (rig.call(1), rig.call(2));
+    for hold in [&mut released, &mut runs] {
+        hold.pass(CompletionTokens(0), None);
+    }
+    let each = runs.amount();
+    let upgrade = Upgrade::of(&mut rig);
+    assert!(matches!(upgrade.reserve(&of_two(3)), Err(Denial::Concurrency(_))));
+    released.release();
+    let third = upgrade.reserve(&of_two(4)).unwrap();
+    assert!(matches!(upgrade.reserve(&of_two(5)), Err(Denial::Concurrency(_))));
+    third.release();
+    assert_eq!(upgrade.figures(), (credits("10"), each), "the other one runs");
+    // At the end of that process its name is closed as well.
+    let Upgrade { old, new, .. } = upgrade;
+    die(vec![runs]);
+    drop(old);
+    let report = recover::recover_others(&new.journal, &new.ledger);
+    assert_eq!((report.settled, report.released), (1, 1));
+    let figures = block_on(new.caller.figures()).unwrap();
+    let left = credits("10").saturating_sub(cost(8, 0));
+    assert_eq!((figures.balance, figures.held), (left, Credits::ZERO));
+    audit_is_clean(&new.ledger);
+}
+
+/// It is known there all the same: who brings its idempotency key before that is told to be free hears that the call runs.
+#[test]
+fn a_call_that_was_given_back_holds_nothing_at_the_third_process_either() {
+    let mut rig = Rig::new();
+    let mut released = rig.call(1);
+    released.pass(CompletionTokens(0), None);
+    let Upgrade { old: _first, new, .. } = Upgrade::of(&mut rig);
+    released.release();
+    let last = Upgrade::from(&rig, new);
+    assert_eq!(last.figures(), (credits("10"), Credits::ZERO));
+    last.store.read_predecessors();
+    assert_eq!(last.store.holds_of_predecessors(), [request(1, "1").id].into());
+}
+
 /// The first of three processes drains still: its journal has what the second has billed since, and the third reads it.
 #[test]
 fn what_an_owner_between_has_billed_is_held_by_nobody() {
