@@ -189,7 +189,10 @@ pub(crate) fn start_beside(
             receipts.close();
         }
         // After the files: whoever finds debits in it that the store has acknowledged writes no receipts of them.
-        books.journal.close();
+        match books.ledger.embedded().is_some_and(|embedded| embedded.is_followed()) {
+            true => books.journal.close_followed(),
+            false => books.journal.close(),
+        }
         log.close();
         traces.close();
     }));

@@ -66,6 +66,11 @@ impl Embedded {
         control_socket::stay_aside(&self.path);
     }
 
+    /// Whether the process that has the ledger now serves, and so follows the calls that this one has still.
+    pub(crate) fn is_followed(&self) -> bool {
+        self.is_handed_over() && self.shared.successor_serves.load(Ordering::Relaxed)
+    }
+
     /// Takes a ledger back that was handed over, once its successor has ended: reads the file anew, and grants again when
     /// `bill_the_dead` has returned. Blocks; does nothing when it is this process' own.
     ///

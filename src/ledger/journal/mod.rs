@@ -9,6 +9,7 @@
 //! A killed process loses nothing. A machine that dies loses at most what was written since the last flush ([`FLUSH_EVERY`]) that the disk
 //! took.
 
+mod close;
 mod file;
 pub(crate) mod follow;
 mod listing;
@@ -178,17 +179,6 @@ impl Journal {
     /// outlives this process all the same, and only a machine that dies loses more than it may.
     pub fn reaches_disk(&self) -> bool {
         !self.unflushed.load(Ordering::Relaxed)
-    }
-
-    /// Deletes the journal when nothing stands in it, once no more calls come. What does stand in it is resolved at the next start: that is
-    /// told, but for debits that the store has acknowledged and may still lose.
-    pub fn close(&self) {
-        self.closed.store(true, Ordering::Relaxed);
-        let Some(file) = self.file.load_full() else { return };
-        let left = file.end();
-        if left > 0 {
-            log::warn!("{left} calls stand in {} for the next start", file.path().display());
-        }
     }
 
     fn make(&self) {

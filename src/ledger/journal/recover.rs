@@ -14,7 +14,7 @@ use std::time::Duration;
 use super::file::{ASIDE_EXTENSION, EXTENSION, JournalFile, KEPT_EXTENSION};
 use super::listing::{journals, journals_or_none};
 use super::slot::{Found, FoundStage, NumberedDebit};
-use super::told::{Told, refuse};
+use super::told::{Recovered, Told, refuse};
 use super::waits::{Places, Waiting};
 use super::{Entry, FLUSH_EVERY, Journal, Stage, UnknownKeys, Written};
 use crate::clock::monotonic;
@@ -38,11 +38,25 @@ pub fn recover(folder: &Path, ledger: &Ledger) -> RecoverReport {
 
 /// The same, where somebody says what becomes of calls whose keys the ledger does not have.
 pub fn recover_with(folder: &Path, ledger: &Ledger, keys: UnknownKeys) -> RecoverReport {
-    recover_beside(folder, ledger, (None, keys), &mut Told::default())
+    recover_beside(folder, ledger, (None, keys), &mut Told::default()).told_as_died()
 }
 
 /// The same for a process that has a journal itself. It tells once of each journal that waits for another ledger.
 pub(crate) fn recover_others(journal: &Journal, ledger: &Ledger) -> RecoverReport {
+    recover_but_own(journal, ledger).told_as_died()
+}
+
+/// The same in a process that follows those before it. That one of them has ended with all of its calls is the end of an upgrade.
+pub(super) fn recover_followed(journal: &Journal, ledger: &Ledger) -> RecoverReport {
+    let follows = ledger.embedded().is_some_and(|embedded| embedded.has_predecessors());
+    let recovered = recover_but_own(journal, ledger);
+    match follows && recovered.is_in_order() {
+        true => recovered.told_as_ended(),
+        false => recovered.told_as_died(),
+    }
+}
+
+fn recover_but_own(journal: &Journal, ledger: &Ledger) -> Recovered {
     let mut told = journal.told_waiting.lock().unwrap_or_else(PoisonError::into_inner);
     let own = journal.own();
     recover_beside(&journal.folder, ledger, (own.as_deref(), UnknownKeys::Wait), &mut told)
@@ -54,7 +68,7 @@ fn recover_beside(
     ledger: &Ledger,
     (own, keys): (Option<&Path>, UnknownKeys),
     told: &mut Told,
-) -> RecoverReport {
+) -> Recovered {
     let mut report = RecoverReport::default();
     let (mut dead, mut others_live) = (Vec::new(), false);
     let extensions: &[&str] = match ledger {
@@ -98,22 +112,13 @@ fn recover_beside(
             }
         }
     }
+    let were_running = dead.iter().any(|file| file.has_running());
     resolve(&dead, (ledger, keys), told, &mut report);
     tell_unopened(folder, unopened, &mut told.waiting, &mut report);
     if is_whole && !others_live {
         ledger.predecessors_ended();
     }
-    if report.journals > 0 {
-        log::warn!(
-            "recovered {} journals of dead processes: {} debits taken, {} known before, {} holds given back, {} refused",
-            report.journals,
-            report.settled,
-            report.already,
-            report.released,
-            report.refused.len()
-        );
-    }
-    report
+    Recovered { report, were_running }
 }
 
 /// How many debits stand in journals of processes that have ended though the store has acknowledged them, for it may still lose them; and
@@ -190,7 +195,7 @@ pub fn keep(journal: &Journal, ledger: &Ledger, stopped: &AtomicBool) {
         }
         // Prompts beside a journal that is not in its place are taken for what a process left that died.
         if is_round && rounds.is_multiple_of(ADOPT_ROUNDS) && !journal.is_moved() {
-            recover_others(journal, ledger);
+            recover_followed(journal, ledger);
         }
     }
 }

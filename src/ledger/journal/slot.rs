@@ -194,6 +194,16 @@ impl Slot {
         (secs > 0).then(|| Timestamp(i64::from(secs).saturating_mul(1000)))
     }
 
+    /// Whether a call stands here that owes nothing yet, and was not given back. Anybody may ask.
+    pub(super) fn runs(&self) -> bool {
+        match self.state.load(Ordering::Acquire) {
+            state::ANSWERED => true,
+            // One that was given back with its name stays until that is closed.
+            state::HELD => self.number.load(Ordering::Acquire) == UNNAMED,
+            _ => false,
+        }
+    }
+
     /// Whether its end is known to the store, and it stays all the same.
     pub(super) fn is_acknowledged(&self) -> bool {
         self.since_secs.load(Ordering::Relaxed) == 0

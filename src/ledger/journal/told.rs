@@ -21,6 +21,51 @@ impl Told {
     }
 }
 
+/// What was found in journals of processes that have ended.
+pub(super) struct Recovered {
+    pub(super) report: RecoverReport,
+    /// Some call ran when its process ended.
+    pub(super) were_running: bool,
+}
+
+impl Recovered {
+    /// Whether every call was over when its process ended, and nothing waits for somebody to look at it.
+    pub(super) fn is_in_order(&self) -> bool {
+        !self.were_running && self.report.refused.is_empty()
+    }
+
+    /// Tells that processes have died.
+    pub(super) fn told_as_died(self) -> RecoverReport {
+        let report = self.report;
+        if report.journals > 0 {
+            log::warn!(
+                "recovered {} journals of dead processes: {} debits taken, {} known before, {} holds given back, {} refused",
+                report.journals,
+                report.settled,
+                report.already,
+                report.released,
+                report.refused.len()
+            );
+        }
+        report
+    }
+
+    /// Tells that processes before this one have ended as they should.
+    pub(super) fn told_as_ended(self) -> RecoverReport {
+        let report = self.report;
+        if report.journals > 0 {
+            log::info!(
+                "closed {} journals of processes before this one that have ended: {} debits taken, {} known before, {} holds given back",
+                report.journals,
+                report.settled,
+                report.already,
+                report.released
+            );
+        }
+        report
+    }
+}
+
 /// Tells what an operator has to look at.
 pub(super) fn refuse(report: &mut RecoverReport, line: String) {
     log::error!("MONEY: {line}");

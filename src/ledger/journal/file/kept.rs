@@ -75,6 +75,12 @@ impl JournalFile {
             })
     }
 
+    /// Whether a call stands in it that has neither ended nor been given back.
+    pub(in crate::ledger::journal) fn has_running(&self) -> bool {
+        let mut slots = (0..self.slots()).filter_map(|number| self.slot(number));
+        slots.any(Slot::runs)
+    }
+
     /// At this process' end: deletes the files when no call stands in them, and names them when the store has acknowledged all that do.
     /// How many others there are, for the next start.
     pub(in crate::ledger::journal) fn end(&self) -> usize {

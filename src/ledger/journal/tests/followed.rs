@@ -5,6 +5,7 @@ use super::*;
 use crate::ledger::admin::events::EventOp;
 use crate::ledger::admin::{AdminOp, AdminReply};
 use crate::ledger::remote::{RemoteReply, RemoteReserve};
+use crate::ledger::tests::logged::logged;
 use crate::pure::account::{Denial, ReserveRequest, Scope};
 use crate::pure::limits::Limits;
 
@@ -225,6 +226,41 @@ fn a_call_that_was_given_back_holds_nothing_at_the_third_process_either() {
     assert_eq!(last.figures(), (credits("10"), Credits::ZERO));
     last.store.read_predecessors();
     assert_eq!(last.store.holds_of_predecessors(), [request(1, "1").id].into());
+}
+
+/// What an operator may be alarmed by, of a process before whose journal is looked for once it has ended.
+#[test]
+fn a_process_before_that_ends_with_its_calls_is_no_warning_and_one_that_dies_with_one_is() {
+    for is_cut in [false, true] {
+        let mut rig = Rig::new();
+        let (owes, mut released, mut last) = (rig.call(1), rig.call(2), rig.call(3));
+        released.pass(CompletionTokens(0), None);
+        last.pass(CompletionTokens(5), None);
+        let Upgrade { old, new, store } = Upgrade::of(&mut rig);
+        settle(owes);
+        released.release();
+        store.read_predecessors();
+        let debit = debit_of(&last, 8, 5);
+        match is_cut {
+            true => die(vec![last]),
+            false => last.settle(debit),
+        }
+        drop(old);
+        let mut report = RecoverReport::default();
+        let lines = logged(|| report = recover::recover_followed(&new.journal, &new.ledger));
+        let told = match is_cut {
+            true => {
+                "WARN recovered 1 journals of dead processes: 1 debits taken, 1 known before, 1 holds given back, 0 refused"
+            }
+            false => {
+                "INFO closed 1 journals of processes before this one that have ended: 1 debits taken, 1 known before, \
+                 1 holds given back"
+            }
+        };
+        assert_eq!(lines.iter().filter(|line| *line == told).count(), 1, "{lines:?}");
+        assert_eq!(lines.iter().any(|line| line.starts_with("WARN")), is_cut, "{lines:?}");
+        assert_eq!((report.settled, report.already, report.released), (1, 1, 1));
+    }
 }
 
 /// The first of three processes drains still: its journal has what the second has billed since, and the third reads it.

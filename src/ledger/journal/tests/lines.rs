@@ -28,6 +28,33 @@ fn a_journal_with_calls_is_told_when_it_is_closed_and_an_empty_one_is_not() {
     rig.process = None;
 }
 
+/// The end of an upgrade is nothing that somebody has to look at, unless a call has not come to its end.
+#[test]
+fn a_journal_whose_calls_are_followed_is_told_as_one_that_is_in_order() {
+    let rig = Rig::new();
+    let process = rig.process();
+    let (mut released, owes, mut runs) = (rig.call(1), rig.call(2), rig.call(3));
+    released.pass(CompletionTokens(0), None);
+    runs.pass(CompletionTokens(1), None);
+    let Ledger::Embedded(store) = &process.ledger else {
+        panic!()
+    };
+    store.hand_over().unwrap();
+    assert!(!store.is_followed(), "the new one does not serve yet");
+    store.stays_handed_over();
+    assert!(store.is_followed());
+    let path = process.journal.own().unwrap();
+    let debit = debit_of(&owes, 8, 5);
+    owes.settle(debit);
+    released.release();
+    let close = || logged(|| process.journal.close_followed());
+    let told = format!("calls stand in {} for the process that has the ledger", path.display());
+    assert_eq!(close(), [format!("WARN 3 {told}, and not all are over")]);
+    let debit = debit_of(&runs, 8, 1);
+    runs.settle(debit);
+    assert_eq!(close(), [format!("INFO 3 {told}")]);
+}
+
 #[test]
 fn a_journal_that_cannot_be_made_is_told_once_and_that_it_can_again_too() {
     let folder = tempfile::tempdir().unwrap();
