@@ -7,6 +7,7 @@ mod reconcile;
 pub(super) mod waiting;
 mod way;
 
+use std::collections::HashSet;
 use std::time::Duration;
 
 use clap::Subcommand;
@@ -19,11 +20,12 @@ use super::output::{Align, Answer, Format, Show, Table, counted, facts, line};
 use super::remote;
 use super::user::this_user;
 use crate::config::{Config, RemoteGateway, Store};
+use crate::ledger::Ledger;
 use crate::ledger::admin::Acted;
 use crate::ledger::admin::{AdminError, AdminOp, AdminReply, AuditFinding, AuditReport, RecoverReport};
 use crate::ledger::control::{LedgerAccess, UNKNOWN_COMMAND};
 use crate::ledger::journal::UnknownKeys;
-use crate::ledger::journal::recover::kept;
+use crate::ledger::journal::recover::kept_but;
 use crate::pure::ids::AccountId;
 use crate::pure::money::Credits;
 use crate::pure::time::Timestamp;
@@ -151,14 +153,14 @@ fn recovered(config: &Config, keys: UnknownKeys) -> Result<Recovered, Failure> {
         ));
     }
     let access = here(config)?;
-    let done_now = match &access {
+    let (done_now, wait) = match &access {
         LedgerAccess::Own(ledger) => waiting::recover_now(config, &access, (ledger, keys))?,
         LedgerAccess::Socket(_) if keys == UnknownKeys::Bill => {
             return Err(Failure::new(
                 "a gateway runs on the ledger: stop it first, and run this again",
             ));
         }
-        LedgerAccess::Socket(_) => RecoverReport::default(),
+        LedgerAccess::Socket(_) => (RecoverReport::default(), HashSet::new()),
     };
     let AdminReply::Recovered(mut report) = run_as_this_user(&access, AdminOp::Recover)? else {
         return Err(Failure::wrong_reply());
@@ -166,7 +168,10 @@ fn recovered(config: &Config, keys: UnknownKeys) -> Result<Recovered, Failure> {
     let kept = match &access {
         LedgerAccess::Own(ledger) => {
             ledger.close(); // What was recovered is in the store now, and its journals are gone or kept.
-            Kept::of(kept(&config.data_dir), ledger.keeps_acknowledged())
+            match ledger {
+                Ledger::Redis(_) => Kept::of(kept_but(&config.data_dir, &wait), ledger.keeps_acknowledged()),
+                Ledger::Embedded(_) => None,
+            }
         }
         LedgerAccess::Socket(_) => None,
     };
@@ -179,6 +184,7 @@ fn recovered(config: &Config, keys: UnknownKeys) -> Result<Recovered, Failure> {
         by_gateway: matches!(access, LedgerAccess::Socket(_)),
         report,
         kept,
+        journals_acknowledged: waiting::acknowledged_elsewhere(config),
     })
 }
 
@@ -190,6 +196,8 @@ struct Audit {
     findings: Vec<Finding>,
     /// What the calls in them owe is in no book yet.
     journals_waiting: u64,
+    /// What Redis has acknowledged stands in them, to be asked for once more; nobody has them in hand.
+    journals_acknowledged: u64,
     /// Files with what could not be billed.
     journals_refused: Vec<String>,
 }
@@ -211,6 +219,7 @@ impl Audit {
             at: report.at.to_string(),
             findings,
             journals_waiting: waiting::waiting_of(config),
+            journals_acknowledged: waiting::acknowledged_of(config),
             journals_refused: waiting::refused_of(config),
         }
     }
@@ -224,6 +233,7 @@ impl Show for Audit {
             false => format!("{checked}\n\n{}", table(&self.findings).text()),
         };
         waiting::tell_waiting(&mut text, self.journals_waiting);
+        waiting::tell_acknowledged(&mut text, self.journals_acknowledged);
         for path in &self.journals_refused {
             line(
                 &mut text,
@@ -292,6 +302,8 @@ struct Recovered {
     by_gateway: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
     kept: Option<Kept>,
+    /// Of a Redis, beside a ledger that is not in it.
+    journals_acknowledged: u64,
 }
 
 /// Debits that Redis has acknowledged, and that stand in the journal until it cannot lose them any more.
@@ -333,9 +345,13 @@ impl Show for Recovered {
             );
             line(
                 &mut text,
-                format_args!("after that run this again, or start a gateway: nothing is left"),
+                format_args!("after that run this again, or start a gateway: nothing is left of them"),
             );
         }
+        if self.journals_acknowledged > 0 {
+            text.push('\n');
+        }
+        waiting::tell_acknowledged(&mut text, self.journals_acknowledged);
         text
     }
 
@@ -358,6 +374,7 @@ mod tests {
             report: RecoverReport::default(),
             by_gateway: false,
             kept: Kept::of(kept, Duration::from_secs(60)),
+            journals_acknowledged: 0,
         };
         let nothing = shown(None);
         assert!(!nothing.text().contains("kept"));
@@ -366,7 +383,10 @@ mod tests {
         let told = "\nkept until 1970-01-01T00:01:01Z, as Redis may still lose them: 2 debits\n";
         assert!(kept.text().contains(told), "{}", kept.text());
         let json = json_line(&kept).unwrap();
-        let told = r#""refused":[],"by_gateway":false,"kept":{"debits":2,"until":"1970-01-01T00:01:01Z"}}"#;
+        let told = concat!(
+            r#""refused":[],"by_gateway":false,"kept":{"debits":2,"until":"1970-01-01T00:01:01Z"},"#,
+            r#""journals_acknowledged":0}"#
+        );
         assert!(
             json.starts_with(r#"{"journals":0,"#) && json.trim_end().ends_with(told),
             "{json}"

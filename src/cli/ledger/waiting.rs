@@ -1,4 +1,7 @@
-//! Journals of gateways that died: how many wait, which were put aside, and what is billed of them before a command counts on the balance.
+//! Journals of gateways that ended: how many wait, which were put aside, and what is billed of them before a command counts on the balance.
+
+use std::collections::HashSet;
+use std::path::PathBuf;
 
 use super::run_as_this_user;
 use crate::cli::failure::Failure;
@@ -8,7 +11,7 @@ use crate::config::{Config, Store};
 use crate::ledger::admin::{AdminOp, RecoverReport};
 use crate::ledger::control::{LedgerAccess, takes_credit};
 use crate::ledger::journal::UnknownKeys;
-use crate::ledger::journal::recover::{put_aside, recover_with, waiting};
+use crate::ledger::journal::recover::{acknowledged, put_aside, recover_by_hand, waiting};
 use crate::ledger::{Ledger, ReceiptFiles, StoreError};
 
 /// How many journals of processes that died wait on this machine.
@@ -16,6 +19,23 @@ pub(in crate::cli) fn waiting_of(config: &Config) -> u64 {
     match &config.store {
         Store::Remote(_) => 0,
         Store::Sqlite(_) | Store::Redis(_) | Store::Missing(_) => waiting(&config.data_dir),
+    }
+}
+
+/// How many journals on this machine nobody has in hand of which Redis has acknowledged all.
+pub(super) fn acknowledged_of(config: &Config) -> u64 {
+    match &config.store {
+        Store::Remote(_) => 0,
+        Store::Sqlite(_) | Store::Redis(_) | Store::Missing(_) => acknowledged(&config.data_dir),
+    }
+}
+
+/// How many of those are another ledger's, as the embedded ledger keeps none. Of those beside a ledger in Redis a recovery says what becomes
+/// of them: they are kept for a while, or refused.
+pub(super) fn acknowledged_elsewhere(config: &Config) -> u64 {
+    match &config.store {
+        Store::Sqlite(_) => acknowledged_of(config),
+        Store::Redis(_) | Store::Missing(_) | Store::Remote(_) => 0,
     }
 }
 
@@ -43,7 +63,24 @@ pub(in crate::cli) fn tell_waiting(text: &mut String, journals: u64) {
     );
 }
 
-/// Resolves the journals that wait, with the receipts that go with them, and logs that as an act of this user's.
+/// Appends how many journals there are of which Redis has acknowledged all, when there are some.
+pub(super) fn tell_acknowledged(text: &mut String, journals: u64) {
+    let (journals, verb, them) = match journals {
+        0 => return,
+        1 => ("1 journal".to_owned(), "waits", "it"),
+        more => (format!("{more} journals"), "wait", "them"),
+    };
+    line(
+        text,
+        format_args!(
+            "{journals} of which Redis has acknowledged all {verb}: a gateway on that Redis, or tollgate ledger recover on it, asks it \
+             once more, and deletes {them} after a minute"
+        ),
+    );
+}
+
+/// Resolves the journals that wait, with the receipts that go with them, and logs that as an act of this user's. The report, and the journals
+/// that wait still.
 ///
 /// # Errors
 /// When the files of receipts cannot be written: then nothing is done.
@@ -51,18 +88,18 @@ pub(super) fn recover_now(
     config: &Config,
     access: &LedgerAccess,
     (ledger, keys): (&Ledger, UnknownKeys),
-) -> Result<RecoverReport, Failure> {
+) -> Result<(RecoverReport, HashSet<PathBuf>), Failure> {
     if let Some(folder) = &config.receipts.files {
         let files = ReceiptFiles::start(folder, config.receipts.files_keep_days, Clock::System)
             .map_err(|error| StoreError::Unavailable(error.to_string()))?;
         ledger.write_receipts_to(&files); // Its last owner is the ledger, whose end writes what is left.
     }
-    let mut report = recover_with(&config.data_dir, ledger, keys);
+    let (mut report, wait) = recover_by_hand(&config.data_dir, ledger, keys);
     if let Err(error) = run_as_this_user(access, AdminOp::NoteRecovered(report.clone())) {
         let unlogged = format!("the log does not say what was recovered: {error}");
         report.refused.push(unlogged);
     }
-    Ok(report)
+    Ok((report, wait))
 }
 
 /// Before a command that takes credit from the embedded ledger of no running gateway: bills what waits in journals, as `tollgate ledger

@@ -18,7 +18,6 @@ fn an_audit_tells_of_journals_that_wait() {
     let living = std::fs::File::create(data.join(DEAD.replacen("01", "02", 1))).unwrap();
     living.lock().unwrap();
     std::fs::write(data.join("notes.journal"), "").unwrap();
-    std::fs::write(data.join(DEAD.replace("journal", "acknowledged")), "").unwrap();
     assert_eq!(place.json("ledger audit").1["journals_waiting"], 0);
     std::fs::write(data.join(DEAD), "").unwrap();
     let (_, audit) = place.json("ledger audit");
@@ -38,6 +37,69 @@ fn an_audit_tells_of_journals_that_wait() {
         text.contains("\n2 journals of processes that died wait: run "),
         "{text}"
     );
+}
+
+/// Leaves the journal of a process that has ended, of which Redis has acknowledged all: one debit, long ago.
+fn acknowledged(data: &Path) {
+    let journal = Journal::open(data);
+    let of_journal = |path: &PathBuf| path.extension().is_some_and(|extension| extension == "journal");
+    let mut paths = std::fs::read_dir(data).unwrap().map(|entry| entry.unwrap().path());
+    let mut bytes = std::fs::read(paths.find(of_journal).unwrap()).unwrap();
+    // 4096 bytes of header, and one slot of 512: a debit stands there, which was acknowledged a second after 1970.
+    bytes.truncate(4096 + 512);
+    bytes[4096..4100].copy_from_slice(&0x4444_c3c3_u32.to_le_bytes());
+    bytes[4120..4128].copy_from_slice(&(-1000_i64).to_le_bytes());
+    journal.close();
+    std::fs::write(data.join(DEAD.replace("journal", "acknowledged")), bytes).unwrap();
+}
+
+/// What becomes of journals of which a Redis has acknowledged all: nobody looks at them on the embedded ledger.
+const STAYS: &str = "\n1 journal of which Redis has acknowledged all waits: a gateway on that Redis, or tollgate ledger recover on it, asks it \
+                     once more, and deletes it after a minute\n";
+
+#[test]
+fn an_audit_tells_of_journals_of_which_redis_has_acknowledged_all() {
+    let place = Place::with_ledger();
+    let data = place.folder.path().join("data");
+    assert_eq!(place.json("ledger audit").1["journals_acknowledged"], 0);
+    acknowledged(&data);
+    // One that a gateway has in hand is none of them.
+    let name = DEAD.replace("journal", "acknowledged").replacen("01", "02", 1);
+    let in_hand = std::fs::File::create(data.join(name)).unwrap();
+    in_hand.lock().unwrap();
+    let (_, audit) = place.json("ledger audit");
+    assert_eq!(
+        (&audit["journals_waiting"], &audit["journals_acknowledged"]),
+        (&Value::from(0), &Value::from(1))
+    );
+    let text = place.run("ledger audit").stdout;
+    assert!(text.ends_with(STAYS), "{text}");
+    drop(in_hand);
+    let text = place.run("ledger audit").stdout;
+    assert!(
+        text.contains("\n2 journals of which Redis has acknowledged all wait: ") && text.contains(" deletes them "),
+        "{text}"
+    );
+}
+
+/// It said until when Redis may lose the debits, and that nothing is left after another recovery.
+#[test]
+fn a_recovery_says_that_journals_which_a_redis_has_acknowledged_stay_beside_the_embedded_ledger() {
+    let place = Place::with_ledger();
+    let (_, nothing) = place.json("ledger recover");
+    assert_eq!(nothing["journals_acknowledged"], 0);
+    let data = place.folder.path().join("data");
+    acknowledged(&data);
+    for _ in 0..2 {
+        let (_, recovered) = place.json("ledger recover");
+        assert_eq!(
+            (&recovered["journals_acknowledged"], &recovered["kept"]),
+            (&Value::from(1), &Value::Null)
+        );
+        let text = place.run("ledger recover").stdout;
+        assert!(text.ends_with(&format!("\n{STAYS}")), "{text}");
+        assert!(data.join(DEAD.replace("journal", "acknowledged")).exists());
+    }
 }
 
 #[test]

@@ -12,6 +12,7 @@
 mod close;
 mod file;
 pub(crate) mod follow;
+mod left;
 mod listing;
 pub mod recover;
 mod segments;

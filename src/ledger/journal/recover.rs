@@ -11,8 +11,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
-use super::file::{ASIDE_EXTENSION, EXTENSION, JournalFile, KEPT_EXTENSION};
-use super::listing::{journals, journals_or_none};
+use super::file::{EXTENSION, JournalFile, KEPT_EXTENSION};
+pub use super::left::{acknowledged, kept, kept_but, put_aside, waiting};
+use super::listing::journals;
 use super::slot::{Found, FoundStage, NumberedDebit};
 use super::told::{Recovered, Told, refuse};
 use super::waits::{Places, Waiting};
@@ -25,7 +26,6 @@ use crate::pure::money::Credits;
 use crate::pure::prompt_count::{counted_prompt, estimated_prompt};
 use crate::pure::receipt::CallDetails;
 use crate::pure::request_body::RequestBody;
-use crate::pure::time::Timestamp;
 use crate::pure::usage::{CompletionTokens, PromptTokens, Usage};
 
 /// Resolves every journal in the folder whose owner is dead. Blocks. What the store acknowledges later is freed then; a journal is deleted
@@ -38,7 +38,14 @@ pub fn recover(folder: &Path, ledger: &Ledger) -> RecoverReport {
 
 /// The same, where somebody says what becomes of calls whose keys the ledger does not have.
 pub fn recover_with(folder: &Path, ledger: &Ledger, keys: UnknownKeys) -> RecoverReport {
-    recover_beside(folder, ledger, (None, keys), &mut Told::default()).told_as_died()
+    recover_by_hand(folder, ledger, keys).0
+}
+
+/// The same, with the journals that stay, for calls in them wait for another ledger, or for the store to say whether it has their keys.
+pub fn recover_by_hand(folder: &Path, ledger: &Ledger, keys: UnknownKeys) -> (RecoverReport, HashSet<PathBuf>) {
+    let mut told = Told::default();
+    let report = recover_beside(folder, ledger, (None, keys), &mut told).told_as_died();
+    (report, told.waiting.into_iter().chain(told.unasked).collect())
 }
 
 /// The same for a process that has a journal itself. It tells once of each journal that waits for another ledger.
@@ -119,55 +126,6 @@ fn recover_beside(
         ledger.predecessors_ended();
     }
     Recovered { report, were_running }
-}
-
-/// How many debits stand in journals of processes that have ended though the store has acknowledged them, for it may still lose them; and
-/// when it acknowledged the last of them. None when none does.
-pub fn kept(folder: &Path) -> Option<(u64, Timestamp)> {
-    // One of which something is not believed, or unknown, has its name still.
-    let (paths, _) = journals_or_none(folder, &[EXTENSION, KEPT_EXTENSION]);
-    let (mut debits, mut last) = (0_u64, None::<Timestamp>);
-    for path in paths {
-        match JournalFile::adopt(&path) {
-            Ok(Some(file)) => {
-                let (count, latest) = file.kept();
-                debits += count;
-                last = last.max(latest);
-            }
-            Ok(None) => {} // It is another process', which lives.
-            Err(error) => log::warn!("{}: {error}", path.display()),
-        }
-    }
-    last.map(|last| (debits, last))
-}
-
-/// How many journals lie in the folder whose processes have died without settling all that stands there. They are not read, and those of
-/// processes that live are left alone.
-pub fn waiting(folder: &Path) -> u64 {
-    let Ok(entries) = std::fs::read_dir(folder) else {
-        return 0;
-    };
-    let is_waiting = |path: &PathBuf| {
-        let is_journal = path.extension().is_some_and(|extension| extension == EXTENSION) && JournalFile::names(path);
-        // Shared, so that two who look at once do not take each other for its owner.
-        is_journal && std::fs::File::open(path).is_ok_and(|file| file.try_lock_shared().is_ok())
-    };
-    let paths = entries.filter_map(|entry| entry.ok().map(|entry| entry.path()));
-    u64::try_from(paths.filter(is_waiting).count()).unwrap_or(u64::MAX)
-}
-
-/// Journals in the folder that were put aside, for something in them was damaged or too old to be billed.
-pub fn put_aside(folder: &Path) -> Vec<PathBuf> {
-    let Ok(entries) = std::fs::read_dir(folder) else {
-        return Vec::new();
-    };
-    let is_aside = |path: &PathBuf| {
-        path.extension().is_some_and(|extension| extension == ASIDE_EXTENSION) && JournalFile::names(path)
-    };
-    let paths = entries.filter_map(|entry| entry.ok().map(|entry| entry.path()));
-    let mut aside: Vec<PathBuf> = paths.filter(is_aside).collect();
-    aside.sort();
-    aside
 }
 
 /// Tends the journal and looks for those of dead processes until told to stop. On a thread of its own.

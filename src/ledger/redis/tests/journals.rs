@@ -7,7 +7,9 @@ use std::time::Duration;
 use super::{node, on_node, patient};
 use crate::clock::Clock;
 use crate::ledger::admin::{AdminOp, KeyRef, RecoverReport};
-use crate::ledger::journal::recover::{kept, recover, recover_others, recover_with, waiting};
+use crate::ledger::journal::recover::{
+    acknowledged, kept, kept_but, recover, recover_by_hand, recover_others, recover_with, waiting,
+};
 use crate::ledger::journal::{Entry, Intent, Journal, UnknownKeys};
 use crate::ledger::redis::Options;
 use crate::ledger::tests::logged::logged;
@@ -250,9 +252,13 @@ fn what_another_redis_had_acknowledged_waits_for_that_one() {
     let other = RedisServer::start();
     let theirs = node(&other, patient());
     let their_caller = caller_of(&theirs, "acme", "1", LimitOverrides::default());
-    let report = recover(folder.path(), &theirs);
+    let (report, wait) = recover_by_hand(folder.path(), &theirs, UnknownKeys::Wait);
     assert_eq!((report.journals, report.settled, report.already), (0, 0, 0));
     assert_eq!(report.refused.len(), 1, "{:?}", report.refused);
+    // It waits for longer than its own Redis may lose it.
+    assert_eq!(kept(folder.path()).map(|(debits, _)| debits), Some(1));
+    assert_eq!(kept_but(folder.path(), &wait), None);
+    assert_eq!((acknowledged(folder.path()), waiting(folder.path())), (1, 0));
     assert_eq!(block_on(their_caller.figures()).unwrap().balance, credits("1"));
     assert_eq!(extensions(folder.path()), ["acknowledged"]);
 
