@@ -20,7 +20,6 @@ use super::snapshot::Snapshot;
 use super::upstream::drain_permit::DrainPermit;
 use super::upstream::targets::Candidate;
 use super::upstream::verdict::Verdict;
-use crate::net::dns::Tried;
 use crate::pure::charge::Ceiling;
 use crate::pure::error::ApiError;
 use crate::pure::ids::RequestId;
@@ -101,8 +100,8 @@ pub(super) struct Attempt {
     pub(super) candidate: Candidate,
     /// The body as this target gets it.
     pub(super) body: Bytes,
-    /// What was tried of its host's addresses.
-    pub(super) addresses_tried: Tried,
+    /// How many of its host's addresses were tried.
+    pub(super) addresses_tried: usize,
     /// When the request was given to a connection.
     pub(super) asked_at: Option<Instant>,
     /// The target is asked once more, over a fresh connection: the first one was of no more use when the request reached it.

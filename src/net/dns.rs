@@ -3,18 +3,13 @@
 //! Each name is resolved on a thread of its own, never on a worker and never on another name's time; a name that stops resolving keeps its
 //! last addresses.
 
-mod known;
-
 use std::io;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream, ToSocketAddrs, UdpSocket};
+use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwap;
-
-pub(crate) use self::known::{Choice, Tried};
-use self::known::{Family, Known};
 
 /// Finds the addresses of a host; may block.
 pub type Resolve = Arc<dyn Fn(&str, u16) -> io::Result<Vec<SocketAddr>> + Send + Sync>;
@@ -31,9 +26,8 @@ pub struct Resolver {
 pub(crate) struct Addresses {
     host: String,
     port: u16,
-    known: ArcSwap<Known>,
-    next_ipv4: AtomicUsize,
-    next_ipv6: AtomicUsize,
+    known: ArcSwap<Vec<SocketAddr>>,
+    next: AtomicUsize,
     /// Whether the name was asked for once, with or without an answer.
     asked: (Mutex<bool>, Condvar),
 }
@@ -64,9 +58,8 @@ impl Addresses {
         Arc::new(Addresses {
             host: host.to_owned(),
             port,
-            known: ArcSwap::from_pointee(Known::of(plain.into_iter().collect(), |_| true)),
-            next_ipv4: AtomicUsize::new(0),
-            next_ipv6: AtomicUsize::new(0),
+            known: ArcSwap::from_pointee(plain.into_iter().collect()),
+            next: AtomicUsize::new(0),
             asked: (Mutex::new(plain.is_some()), Condvar::new()),
         })
     }
@@ -94,83 +87,33 @@ impl Addresses {
         }
     }
 
-    /// The address that is tried next, of those of a family in turn. `tried` is what the call has tried of them, and learns of this one.
-    pub(crate) fn pick(&self, tried: &mut Tried) -> Option<Choice> {
+    /// The next of the known addresses, in turn.
+    pub(crate) fn pick(&self) -> Option<SocketAddr> {
         let known = self.known.load();
-        let (family, share) = known.next(tried);
-        let next = match family {
-            Family::Ipv4 => &self.next_ipv4,
-            Family::Ipv6 => &self.next_ipv6,
-        };
-        let addresses = known.at(family);
-        let turn = next.fetch_add(1, Ordering::Relaxed).checked_rem(addresses.len())?;
-        let address = addresses.get(turn).copied()?;
-        tried.choose(family);
-        Some(Choice { address, share })
+        let turn = self.next.fetch_add(1, Ordering::Relaxed).checked_rem(known.len())?;
+        known.get(turn).copied()
     }
 
-    /// Whether a call that could not connect to what it has tried is to try another address.
-    pub(crate) fn has_another(&self, tried: &Tried) -> bool {
-        tried.failures() < TRIED_MAX && self.known.load().has_left(tried)
-    }
-
-    /// The same, where what has failed is this machine's fault: only of the other family something else can be expected.
-    pub(crate) fn has_other_family(&self, tried: &Tried) -> bool {
-        tried.failures() < TRIED_MAX && self.known.load().has_other_family(tried)
-    }
-
-    /// A connection to the address that was picked last stands. Where it is of another family than those before, that is tried first by the
-    /// next calls, until [`Addresses::keep_fresh`] finds that the family which the resolver puts first works again.
-    pub(crate) fn connected(&self, tried: &Tried) {
-        let Some(family) = tried.turned_to() else { return };
-        let now = crate::clock::monotonic();
-        let before = self.known.rcu(|known| known.prefer(family, now));
-        if before.preferred() != family {
-            log::warn!(
-                "{} is not reached over {}, over {family} it is: that is tried first now",
-                self.host,
-                family.other()
-            );
-        }
-    }
-
-    fn is_unknown(&self) -> bool {
-        self.known.load().is_empty()
+    /// How many addresses are known.
+    pub(crate) fn count(&self) -> usize {
+        self.known.load().len()
     }
 
     /// Takes these addresses; where there are none, the last ones stay.
-    fn learn(&self, found: Vec<SocketAddr>) {
-        let found = Known::of(found, has_route);
-        if !found.is_empty() && !self.known.load().is_at(&found) {
-            log::info!("{} is at {:?}", self.host, found.all());
-            self.known.rcu(|known| found.after(known));
+    fn learn(&self, mut found: Vec<SocketAddr>) {
+        // The resolver puts what this machine can reach best first (RFC 6724); the other family is left out.
+        let reachable = found.first().is_some_and(SocketAddr::is_ipv6);
+        found.retain(|address| address.is_ipv6() == reachable);
+        found.sort();
+        found.dedup();
+        if !found.is_empty() && **self.known.load() != found {
+            log::info!("{} is at {found:?}", self.host);
+            self.known.store(Arc::new(found));
         }
         let (asked, answered) = &self.asked;
         *asked.lock().unwrap_or_else(PoisonError::into_inner) = true;
         answered.notify_all();
     }
-
-    /// Looks whether a family works again that was passed over for long. Blocks while it does; no call waits for it.
-    fn look_again(&self, now: Instant, reaches: impl FnOnce(SocketAddr) -> bool) {
-        let known = self.known.load_full();
-        let Some(address) = known.to_look_at(now) else { return };
-        let (family, is_back) = (Family::of(&address), reaches(address));
-        if is_back {
-            log::info!("{} is reached over {family} again", self.host);
-        }
-        let first = if is_back { family } else { family.other() };
-        self.known.rcu(|known| known.prefer(first, now));
-    }
-}
-
-/// Whether this machine has a way to an address, as far as it knows itself. Nothing is sent.
-fn has_route(address: SocketAddr) -> bool {
-    let any: IpAddr = match address {
-        SocketAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
-        SocketAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
-    };
-    let socket = UdpSocket::bind(SocketAddr::new(any, 0));
-    socket.and_then(|socket| socket.connect(address)).is_ok()
 }
 
 /// Asks for the name again and again, until nobody wants to know; sooner while no address is known, for nothing reaches the host then.
@@ -195,10 +138,7 @@ fn keep_fresh(resolver: &Resolver, kept: &Weak<Addresses>) {
         let wait = match kept.upgrade() {
             Some(addresses) => {
                 addresses.learn(found.unwrap_or_default());
-                addresses.look_again(crate::clock::monotonic(), |address| {
-                    TcpStream::connect_timeout(&address, LOOK_MAX).is_ok()
-                });
-                if addresses.is_unknown() {
+                if addresses.count() == 0 {
                     resolver.every.min(RETRY_UNKNOWN)
                 } else {
                     resolver.every
@@ -213,10 +153,3 @@ fn keep_fresh(resolver: &Resolver, kept: &Weak<Addresses>) {
 const RESOLVE_EVERY: Duration = Duration::from_secs(30);
 /// How long a name waits for its next question while no address is known.
 const RETRY_UNKNOWN: Duration = Duration::from_secs(1);
-/// How many addresses of one host a call tries.
-const TRIED_MAX: usize = 3;
-/// How long a connection may take by which a family is looked at that did not work.
-const LOOK_MAX: Duration = Duration::from_secs(3);
-
-#[cfg(test)]
-mod tests;

@@ -19,7 +19,6 @@ use crate::config::import::{Import, Write, import};
 use crate::gateway::media_type::JSON;
 use crate::gateway::snapshot::Snapshot;
 use crate::gateway::upstream::providers::Upstream;
-use crate::net::dns::Tried;
 use crate::net::error_text::ErrorText;
 use crate::pure::import::NEW_AND_FREE;
 use crate::pure::request_body::ResponseMode;
@@ -131,21 +130,10 @@ fn new_and_free(import: &Import) -> Vec<String> {
 /// The answer of the provider's `/models`.
 async fn fetch(upstream: &Upstream) -> Result<String, String> {
     let said = |error: Box<pingora::Error>| format!("{}: {}", upstream.provider.name, ErrorText(&error));
-    let (connector, mut tried) = (Connector::new(None), Tried::default());
-    let mut session = loop {
-        let peer = upstream
-            .peer(&mut tried)
-            .ok_or_else(|| format!("{} has no known address", upstream.provider.name))?;
-        let error = match connector.get_http_session(&peer).await {
-            Ok((session, _)) => break session,
-            Err(error) => error,
-        };
-        tried.failed(&error);
-        if !upstream.host.addresses.has_another(&tried) {
-            return Err(said(error));
-        }
-    };
-    upstream.host.addresses.connected(&tried);
+    let peer = upstream
+        .peer()
+        .ok_or_else(|| format!("{} has no known address", upstream.provider.name))?;
+    let (mut session, _) = Connector::new(None).get_http_session(&peer).await.map_err(said)?;
     let path = format!("{}/models", upstream.provider.base_url.path);
     let request = http::Request::get(&path).body(());
     let (mut parts, ()) = request.map_err(|error| format!("{path}: {error}"))?.into_parts();

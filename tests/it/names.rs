@@ -9,7 +9,6 @@ use serde_json::json;
 use tollgate::net::dns::Resolver;
 
 use crate::chat::request;
-use crate::harness::broken::BlackHole;
 use crate::harness::catalogue::{SMALL, TWIN};
 use crate::harness::{Reply, Setup, Upstream, eventually};
 
@@ -161,52 +160,4 @@ async fn several_addresses_take_turns_and_a_dead_one_is_passed_over() {
     let (from_first, from_second) = (first.seen().len(), second.seen().len());
     assert_eq!(from_first + from_second, 30);
     assert!(from_first >= 10 && from_second >= 10, "{from_first} and {from_second}");
-}
-
-/// A provider on this machine may listen on one of the two addresses that `localhost` has.
-#[tokio::test]
-async fn a_family_of_addresses_that_is_refused_is_passed_over() {
-    let names = Names::default();
-    let main = Upstream::always(Reply::chat("Hi", 9, 1).close()).await;
-    let spare = Upstream::unused().await;
-    let nobody: SocketAddr = "[::1]:1".parse().unwrap();
-    names.say(Answer::Found(vec![nobody, main.address]));
-    let gateway = over_a_name(&main, &spare, &names).start().await;
-    for _ in 0..5 {
-        gateway.http1.post("/llm/chat", request(SMALL)).await.ok();
-    }
-    assert_eq!((main.seen().len(), spare.seen().len()), (5, 0));
-    gateway.check_books().await;
-}
-
-/// As where a machine has IPv6 and nothing comes back over it.
-#[tokio::test]
-async fn a_family_of_addresses_over_which_nothing_comes_back_costs_one_call_half_of_the_time_to_connect() {
-    const CONNECT_MS: u64 = 6_000;
-    let names = Names::default();
-    let main = Upstream::always(Reply::chat("Hi", 9, 1).close()).await;
-    let spare = Upstream::unused().await;
-    let nothing = BlackHole::at("[::1]:0").await;
-    names.say(Answer::Found(vec![nothing.address(), main.address]));
-    let setup = over_a_name(&main, &spare, &names).conf(|conf| conf["timeouts"]["connect_ms"] = CONNECT_MS.into());
-    let gateway = setup.start().await;
-    let started = Instant::now();
-    gateway.http1.post("/llm/chat", request(SMALL)).await.ok();
-    assert!(
-        started.elapsed() < Duration::from_millis(CONNECT_MS),
-        "{:?}",
-        started.elapsed()
-    );
-
-    let started = Instant::now();
-    for _ in 0..3 {
-        gateway.http1.post("/llm/chat", request(SMALL)).await.ok();
-    }
-    assert!(
-        started.elapsed() < Duration::from_millis(CONNECT_MS / 2),
-        "they wait again: {:?}",
-        started.elapsed()
-    );
-    assert_eq!((main.seen().len(), spare.seen().len()), (4, 0), "each is sent once");
-    gateway.check_books().await;
 }

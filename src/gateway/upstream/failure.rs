@@ -14,11 +14,10 @@ use crate::clock::{Clock, monotonic};
 use crate::gateway::api::responses;
 use crate::gateway::billing::discard;
 use crate::gateway::billing::keep_within;
-use crate::gateway::context::{Answer, Attempt, Call, Ctx};
+use crate::gateway::context::{Answer, Call, Ctx};
 use crate::gateway::recorder;
 use crate::gateway::trace;
 use crate::gateway::transport::deadline::{is_ended, is_stopped};
-use crate::net::dns::Addresses;
 use crate::net::error_text::ErrorText;
 use crate::pure::error::ApiError;
 
@@ -68,9 +67,6 @@ pub(in crate::gateway) fn connect_failed(ctx: &mut Ctx, mut error: Box<Error>, c
         ErrorType::InternalError => Cause::NoSocket,
         _ => Cause::Unreachable,
     };
-    if let Some(attempt) = ctx.call().and_then(|call| call.attempt.as_mut()) {
-        attempt.addresses_tried.failed(&error);
-    }
     let next = follow(ctx, cause, &error, clock);
     error.set_retry(next != Next::End);
     error
@@ -232,26 +228,20 @@ fn next(call: &Call, cause: Cause) -> Next {
             Some(verdict) if verdict.is_requests_fault() => Next::End,
             _ => Next::Another,
         },
-        Cause::Failed => Next::Another,
-        // Where this machine may not use one family of addresses, or has none of its own there, the other may do.
-        Cause::NoSocket => match &call.attempt {
-            Some(attempt) if addresses(attempt).has_other_family(&attempt.addresses_tried) => Next::Again,
-            _ => Next::Another,
-        },
+        Cause::Failed | Cause::NoSocket => Next::Another,
         Cause::Untouched => match &call.attempt {
             Some(attempt) if !attempt.is_repeated => Next::Again,
             _ => Next::Another,
         },
         Cause::Unreachable => match &call.attempt {
-            Some(attempt) if addresses(attempt).has_another(&attempt.addresses_tried) => Next::Again,
+            Some(attempt) if has_another_address(attempt.addresses_tried, attempt) => Next::Again,
             _ => Next::Another,
         },
     }
 }
 
-/// The addresses of the host that the attempt is made at.
-fn addresses(attempt: &Attempt) -> &Addresses {
-    &attempt.candidate.upstream.host.addresses
+fn has_another_address(tried: usize, attempt: &crate::gateway::context::Attempt) -> bool {
+    tried < attempt.candidate.upstream.host.addresses.count().min(ADDRESSES_MAX)
 }
 
 /// The target of this attempt has failed and is not tried again.
@@ -318,3 +308,5 @@ fn give_up_target(
 
 /// How soon after a request a connection that had waited must end for that to be the reason: longer, and work may have begun.
 const STALE_MAX: Duration = Duration::from_millis(100);
+/// How many addresses of one host are tried before the next target.
+const ADDRESSES_MAX: usize = 3;

@@ -19,7 +19,7 @@ use x509_parser::prelude::FromDer;
 use super::circuit_breaker::Breaker;
 use crate::config::{BaseUrl, Config, ConfigError, CostFrom, Credential, Provider, Timeouts};
 use crate::gateway::media_type::{EVENT_STREAM, JSON};
-use crate::net::dns::{Addresses, Resolver, Tried};
+use crate::net::dns::{Addresses, Resolver};
 use crate::pure::money::Markup;
 use crate::pure::request_body::{FieldRules, ResponseMode};
 use crate::telemetry::trace::Server;
@@ -180,20 +180,17 @@ impl Upstream {
         self.host.breaker(&self.provider.name, model)
     }
 
-    /// A peer for Pingora, with every other time-out set, at the address that is next for a call that has tried these. None when no
-    /// address is known.
-    pub(crate) fn peer(&self, tried: &mut Tried) -> Option<HttpPeer> {
+    /// A peer for Pingora, with every other time-out set. None when no address is known.
+    pub(crate) fn peer(&self) -> Option<HttpPeer> {
         let url = &self.provider.base_url;
-        let choice = self.host.addresses.pick(tried)?;
         let mut peer = HttpPeer::new(
-            choice.address,
+            self.host.addresses.pick()?,
             url.tls,
             if url.tls { url.host.clone() } else { String::new() },
         );
         let options = &mut peer.options;
-        let within = choice.within(self.timeouts.connect);
-        options.connection_timeout = Some(within);
-        options.total_connection_timeout = Some(within.saturating_add(self.timeouts.connect));
+        options.connection_timeout = Some(self.timeouts.connect);
+        options.total_connection_timeout = Some(self.timeouts.connect.saturating_mul(2));
         // Its idle time is for the transport to notice, with one clock for the whole call and not one for each read.
         options.write_timeout = Some(self.timeouts.write);
         options.idle_timeout = Some(POOLED_IDLE);

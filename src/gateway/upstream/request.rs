@@ -17,7 +17,6 @@ use crate::gateway::admission::Admission;
 use crate::gateway::context::{Attempt, Call, Ctx};
 use crate::gateway::snapshot::Snapshot;
 use crate::gateway::trace;
-use crate::net::dns::Tried;
 use crate::pure::error::ApiError;
 use crate::pure::request_body::{Edit, Endpoint};
 
@@ -54,7 +53,8 @@ pub(in crate::gateway) async fn peer(
                 attempt
             }
         };
-        if let Some(peer) = attempt.candidate.upstream.peer(&mut attempt.addresses_tried) {
+        if let Some(peer) = attempt.candidate.upstream.peer() {
+            attempt.addresses_tried = attempt.addresses_tried.saturating_add(1);
             call.attempt = Some(attempt);
             return Ok(Box::new(peer));
         }
@@ -133,7 +133,7 @@ fn attempt(call: &Call, candidate: Candidate, body: Bytes) -> Attempt {
     Attempt {
         candidate,
         body,
-        addresses_tried: Tried::default(),
+        addresses_tried: 0,
         asked_at: None,
         is_repeated: false,
     }
@@ -152,10 +152,6 @@ pub(in crate::gateway) fn request(
         return Error::e_explain(ErrorType::InternalError, "a request without an attempt");
     };
     let upstream = &attempt.candidate.upstream;
-    // Its connection stands now.
-    if attempt.addresses_tried.has_failed() {
-        upstream.host.addresses.connected(&attempt.addresses_tried);
-    }
     let (mut parts, ()) = http::Request::new(()).into_parts();
     parts.method = Method::POST;
     parts.version = request.version;

@@ -18,17 +18,8 @@ pub struct BlackHole {
 impl BlackHole {
     /// A new one.
     pub async fn new() -> BlackHole {
-        BlackHole::at("127.0.0.1:0").await
-    }
-
-    /// The same at this address.
-    pub async fn at(address: &str) -> BlackHole {
-        let address: SocketAddr = address.parse().unwrap();
-        let socket = match address {
-            SocketAddr::V4(_) => TcpSocket::new_v4().unwrap(),
-            SocketAddr::V6(_) => TcpSocket::new_v6().unwrap(),
-        };
-        socket.bind(address).unwrap();
+        let socket = TcpSocket::new_v4().unwrap();
+        socket.bind("127.0.0.1:0".parse().unwrap()).unwrap();
         let listener = socket.listen(0).unwrap();
         let address = listener.local_addr().unwrap();
         let mut queue = Vec::new();
@@ -46,11 +37,6 @@ impl BlackHole {
             listener,
             queue,
         }
-    }
-
-    /// Where it is.
-    pub fn address(&self) -> SocketAddr {
-        self.address
     }
 
     /// What a provider's `base_url` says.

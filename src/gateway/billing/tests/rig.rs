@@ -21,7 +21,6 @@ use crate::gateway::upstream::targets::Candidate;
 use crate::ledger::journal::Entry;
 use crate::ledger::tests::rig::{Rig, block_on, receipts_of, request, request_id};
 use crate::ledger::{Caller, Figures};
-use crate::net::dns::Tried;
 use crate::pure::bill::Tariff;
 use crate::pure::charge::Ceiling;
 use crate::pure::estimate::Bound;
@@ -203,7 +202,7 @@ impl Books {
             attempt: Some(Attempt {
                 candidate: target,
                 body: Bytes::new(),
-                addresses_tried: Tried::default(),
+                addresses_tried: 0,
                 asked_at: None,
                 is_repeated: false,
             }),
