@@ -187,11 +187,11 @@ fn rejected(answer: &[u8]) -> usize {
     spans
 }
 
-/// What an error says in a log: of one of its connection the kind alone, for Pingora puts what the collector sent beside that.
+/// What an error says in a log: of a head that cannot be read the kind alone, for Pingora puts what the collector sent beside that.
 fn told(error: &HttpError) -> String {
     match error.downcast_ref::<Box<pingora::Error>>() {
-        Some(error) => format!("{} {}", error.esource().as_str(), error.etype().as_str()),
-        None => error.to_string(),
+        Some(error) if *error.etype() == pingora::ErrorType::InvalidHTTPHeader => error.etype().as_str().to_owned(),
+        Some(_) | None => error.to_string(),
     }
 }
 
@@ -215,7 +215,9 @@ mod tests {
     fn what_a_collector_sent_is_not_shown() {
         let sent = "buf: a secret".to_owned();
         let error = pingora::Error::explain(pingora::ErrorType::InvalidHTTPHeader, sent);
-        assert_eq!(told(&HttpError::from(error)).trim_start(), "InvalidHTTPHeader");
+        assert_eq!(told(&HttpError::from(error)), "InvalidHTTPHeader");
+        let error = pingora::Error::explain(pingora::ErrorType::ConnectError, "no route");
+        assert!(told(&HttpError::from(error)).contains("no route"), "its cause stays");
     }
 
     #[tokio::test]
