@@ -222,15 +222,10 @@ impl Carried for Tollgate {
         // A stream leaves as it comes, once it has begun where another target could be asked in its place; a refusal of one only once
         // its words have said that no other is to be asked.
         if ctx.is_streamed() && !ctx.is_refused() {
-            let meter = ctx.meter().filter(|meter| meter.is_gathered())?;
-            // JSON in a stream's place is read as a whole answer is, also where nobody else can be asked.
-            let within = match meter.awaits_json() {
-                true => config.timeouts.whole_gather,
-                false => config.timeouts.first_event?,
-            };
+            ctx.meter().filter(|meter| meter.is_gathered())?;
             return Some(GatherLimits {
                 until: Until::Event,
-                within,
+                within: config.timeouts.first_event?,
                 bytes_max: STREAM_START_BYTES_MAX,
                 total_bytes_max: config.gathered_bytes_max,
             });

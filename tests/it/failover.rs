@@ -1,7 +1,6 @@
 //! When upstreams fail: the next target, the interface's statuses, and no word of theirs.
 
 mod broken_refusals;
-mod json_for_streams;
 mod operator_refusals;
 mod stream_starts;
 mod waiting_heads;

@@ -90,17 +90,6 @@ impl Meter {
         self.awaits_event = self.is_stream();
     }
 
-    /// By its head it is JSON, and so no stream: nothing of it is passed on, and what it says at its end is what it comes to.
-    pub(in crate::gateway) fn await_json(&mut self) {
-        self.start = StreamStart::no_events();
-        self.await_event();
-    }
-
-    /// Whether nothing leaves of a stream because JSON comes in its place.
-    pub(in crate::gateway) fn awaits_json(&self) -> bool {
-        self.awaits_event && matches!(self.start, StreamStart::Other(_))
-    }
-
     /// Whether the answer is a stream of events.
     pub(in crate::gateway) fn is_stream(&self) -> bool {
         matches!(self.tap, Tap::Stream(_))
@@ -181,8 +170,6 @@ impl Meter {
         let Tap::Stream(tap) = &self.tap else { return passed };
         match passed {
             Passed::Failed { code } => Passed::NoAnswer { code },
-            // What came in its place did not stop before its end.
-            Passed::Died if self.start.is_over() => Passed::NoAnswer { code: None },
             Passed::Died => Passed::Cut,
             Passed::On if tap.has_event() => {
                 self.awaits_event = false;

@@ -19,12 +19,6 @@ pub(super) enum StreamStart {
 }
 
 impl StreamStart {
-    /// It is known that no events come, and nothing has come yet.
-    pub(super) fn no_events() -> StreamStart {
-        let tap = WholeTap::within(Encoding::O200k, None, CompletionFrom::default());
-        StreamStart::Other(Box::new(tap))
-    }
-
     /// Whether this chunk is of something else than events.
     #[inline]
     pub(super) fn is_other(&mut self, chunk: &[u8]) -> bool {
@@ -46,7 +40,10 @@ impl StreamStart {
             }
             *self = match text.iter().find(|byte| !byte.is_ascii_whitespace()) {
                 None => return false,
-                Some(b'{' | b'[' | b'<') => StreamStart::no_events(),
+                Some(b'{' | b'[' | b'<') => {
+                    let tap = WholeTap::within(Encoding::O200k, None, CompletionFrom::default());
+                    StreamStart::Other(Box::new(tap))
+                }
                 Some(_) => StreamStart::Events,
             };
         }

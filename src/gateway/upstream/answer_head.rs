@@ -63,7 +63,7 @@ impl<'a> Fields<'a> {
                 .map_or(kind, |(kind, _)| kind)
                 .trim()
                 .eq_ignore_ascii_case(wanted);
-        (!is_wanted).then_some(OTHER_TYPE)
+        (!is_wanted).then_some("a content-type that was not asked for")
     }
 
     /// Whether its body can be words that are read.
@@ -91,7 +91,5 @@ pub(super) fn retry_after_secs(headers: &HeaderMap) -> Option<u64> {
     Some(secs.min(RETRY_AFTER_SECS_MAX))
 }
 
-/// Why an answer cannot be used that is of another media type than was asked for.
-pub(super) const OTHER_TYPE: &str = "a content-type that was not asked for";
 /// Why an answer cannot be used whose body is coded otherwise than in chunks.
 pub(super) const CODED: &str = "a transfer-coding that nobody asked for";

@@ -6,7 +6,7 @@ use http::{StatusCode, Version};
 use pingora::http::ResponseHeader;
 use pingora::{Error, ErrorType};
 
-use super::answer_head::{CODED, Fields, OTHER_TYPE, retry_after_secs};
+use super::answer_head::{CODED, Fields, retry_after_secs};
 use super::refusal;
 use super::targets::Candidate;
 use super::verdict::Verdict;
@@ -19,7 +19,6 @@ use crate::gateway::context::{Answer, Attempt, Call, Ctx, Refusal};
 use crate::gateway::media_type::{EVENT_STREAM, JSON};
 use crate::gateway::recorder;
 use crate::pure::error::ApiError;
-use crate::pure::request_body::ResponseMode;
 use crate::pure::tokens::Encoding;
 use crate::pure::usage::CompletionFrom;
 
@@ -40,16 +39,11 @@ pub(in crate::gateway) fn head(response: &mut ResponseHeader, ctx: &mut Ctx) -> 
         trace.answered(status);
     }
     let fields = Fields::of(&response.headers);
-    let mode = call.body.mode();
-    let problem = fields.unusable(mode);
-    // An error, for the most part: what it says decides, as it does in a whole answer.
-    let is_json_for_stream = mode == ResponseMode::Stream && problem == Some(OTHER_TYPE) && fields.is_json();
-    if status == 200 && (problem.is_none() || is_json_for_stream) {
+    let problem = fields.unusable(call.body.mode());
+    if status == 200 && problem.is_none() {
         let mut headers = accept(&fields, response.version, call);
-        match &mut call.answer {
-            Answer::Metered(meter) if is_json_for_stream => meter.await_json(),
-            Answer::Metered(meter) if may_ask_another => meter.await_event(),
-            Answer::Metered(_) | Answer::Refusal(_) | Answer::None => {}
+        if let (true, Answer::Metered(meter)) = (may_ask_another, &mut call.answer) {
+            meter.await_event();
         }
         responses::decorate(&mut headers, ctx);
         *response = responses::head(StatusCode::OK, headers);

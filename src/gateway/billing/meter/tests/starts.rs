@@ -130,51 +130,6 @@ fn of_what_comes_in_the_place_of_events_nothing_passes() {
     }
 }
 
-/// Whatever it turns out to be, its client gets a status.
-#[test]
-fn of_json_in_the_place_of_a_stream_nothing_passes_and_its_end_says_what_it_is() {
-    let books = Books::with("100");
-    for (n, (came, passed)) in [
-        (
-            r#"{"error":{"code":400,"message":"no"}}"#,
-            Passed::NoAnswer { code: Some(400) },
-        ),
-        (
-            r#"{"error":{"code":400,"message":"Your credit balance is too low to access it"}}"#,
-            Passed::NoAnswer { code: Some(403) },
-        ),
-        (&whole("no", &Value::Null), Passed::NoAnswer { code: None }),
-        ("data: {\"choices\":[]}\n\n", Passed::NoAnswer { code: None }),
-        (r#"{"choices":[{"message":"#, Passed::Cut),
-        (" \n", Passed::Cut),
-    ]
-    .into_iter()
-    .enumerate()
-    {
-        let mut ctx = books.call(n as u64, &STREAM);
-        assert!(!meter(&mut ctx).awaits_json());
-        meter(&mut ctx).await_json();
-        let (head, tail) = came.split_at(1);
-        assert_eq!(pass(&mut ctx, head, false), (Passed::On, String::new()), "{came}");
-        assert!(meter(&mut ctx).is_gathered() && meter(&mut ctx).awaits_json(), "{came}");
-        assert_eq!(pass(&mut ctx, tail, true).0, passed, "{came}");
-        let metered = taken(&mut ctx).finish();
-        assert!(metered.is_error && metered.is_over && !metered.began, "{came}");
-        assert!(metered.reported.is_none() && metered.delivered.0 == 0, "{came}");
-    }
-    // As a stream that does not begin, once it has waited for so long.
-    let mut ctx = books.call(50, &STREAM);
-    meter(&mut ctx).await_json();
-    meter(&mut ctx).stop_gathering();
-    assert!(!meter(&mut ctx).is_gathered() && !meter(&mut ctx).awaits_json());
-    let (passed, told) = pass(&mut ctx, r#"{"error":{"code":429,"message":"no"}}"#, false);
-    assert_eq!(passed, Passed::Failed { code: Some(429) });
-    assert!(
-        told.contains("\"code\":429,") && told.ends_with("data: [DONE]\n\n"),
-        "{told}"
-    );
-}
-
 /// A usage chunk that is left out is no event, and what ends behind it no answer, whatever was reported.
 #[test]
 fn a_usage_that_nobody_asked_for_begins_no_stream() {
