@@ -128,7 +128,7 @@ def test_a_newcomers_walk(place):
     assert audit.startswith("the books balance: 2 accounts"), output
     # Without the function that adds the demo's configuration, a command says that it is about another ledger.
     status, output = place.run("command tollgate account list")
-    assert status == 1 and "there is no ledger at data/ledger.db" in output, output
+    assert status == 1 and f"there is no ledger at {place.root}/data/ledger.db: " in output, output
     assert "this was about the gateway of conf/tollgate.yaml; for the demo that runs here: --conf data/demo/tollgate.yaml" in output, output
 
 
