@@ -216,8 +216,11 @@ fn spendable(
     spend: Option<&SpendLimits>,
 ) -> Option<Credits> {
     match reply {
+        // What open calls hold may be back when the caller comes again: whether it is told to is decided by the counted prompt.
+        Err(Denial::Credit { available, held, .. }) => {
+            Some(available.saturating_add(*held)).filter(|left| *left > Credits::ZERO)
+        }
         Err(denial) if denial.leaves_nothing(quota) => None,
-        Err(Denial::Credit { available, held, .. }) => Some(available.saturating_add(*held)),
         Err(Denial::Quota { used, .. }) => Some(quota.saturating_sub(*used)),
         Err(Denial::Spent { spender, spent, .. }) => {
             let limit = spend.and_then(|limits| limits.of(*spender))?;
