@@ -209,6 +209,7 @@ fn told(op: &AdminOp) -> Result<Option<Told<'_>>, AdminError> {
         | AdminOp::Operator(OperatorOp::List | OperatorOp::Find { .. } | OperatorOp::Log(_))
         | AdminOp::AccountShow { .. }
         | AdminOp::AccountList
+        | AdminOp::KeyShow { .. }
         | AdminOp::KeyList { .. }
         | AdminOp::KeySpent { .. }
         | AdminOp::Usage { .. }

@@ -3,6 +3,7 @@
 pub mod accounts;
 pub mod credits;
 pub mod events;
+mod key_ref;
 pub mod operators;
 mod reply;
 mod reports;
@@ -15,6 +16,7 @@ use self::accounts::AccountOp;
 pub use self::accounts::AccountView;
 use self::credits::CreditOp;
 use self::events::EventOp;
+pub use self::key_ref::KeyRef;
 use self::operators::{Actor, OperatorOp};
 pub use self::reply::{AdminError, AdminReply};
 pub use self::reports::{AuditFinding, AuditReport, RecoverReport};
@@ -22,7 +24,7 @@ use super::key_settings::{KeyChange, KeySettings};
 use super::query::{CallName, EndUserQuery, RunningCall, UsageQuery};
 use super::terms::TermsChange;
 use super::{StoreError, pico};
-use crate::pure::ids::{AccountId, KeyDigest, KeyId, RequestId, Tier};
+use crate::pure::ids::{AccountId, KeyId, RequestId, Tier};
 use crate::pure::limits::LimitOverrides;
 use crate::pure::money::Credits;
 use crate::pure::policy::DomainPattern;
@@ -110,6 +112,11 @@ pub enum AdminOp {
         /// The kind of the period that is now.
         reset: Reset,
     },
+    /// One key, whatever became of it. Answers [`AdminReply::Key`].
+    KeyShow {
+        /// Which.
+        key: KeyRef,
+    },
     /// The keys of an account, revoked ones too.
     KeyList {
         /// Whose.
@@ -189,16 +196,6 @@ pub struct Acted {
     pub op: AdminOp,
 }
 
-/// How a command names a key.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum KeyRef {
-    /// By its public id.
-    Id(KeyId),
-    /// By its text's digest, hexadecimal.
-    Digest(String),
-}
-
 /// Which receipts of an account are asked for.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ReceiptQuery {
@@ -261,6 +258,7 @@ impl AdminOp {
         match self {
             AdminOp::AccountShow { .. }
             | AdminOp::AccountList
+            | AdminOp::KeyShow { .. }
             | AdminOp::KeyList { .. }
             | AdminOp::KeySpent { .. }
             | AdminOp::Usage { .. }
@@ -367,16 +365,6 @@ impl ReceiptPage {
     pub(super) fn tell_unreadable(&mut self, account: &AccountId, error: &StoreError) {
         log::error!("a receipt of {account} is left out: {error}");
         self.unreadable = self.unreadable.saturating_add(1);
-    }
-}
-
-impl KeyRef {
-    /// Whether this names the key of `digest`.
-    pub fn names(&self, digest: &KeyDigest) -> bool {
-        match self {
-            KeyRef::Id(id) => *id == KeyId::of(digest),
-            KeyRef::Digest(hex) => *hex == digest.to_hex(),
-        }
     }
 }
 

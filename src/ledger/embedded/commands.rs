@@ -76,6 +76,7 @@ impl Committer {
             AdminOp::KeyRevoke { key } => self.revoke_key(&key),
             AdminOp::AccountShow { .. }
             | AdminOp::AccountList
+            | AdminOp::KeyShow { .. }
             | AdminOp::KeyList { .. }
             | AdminOp::KeySpent { .. }
             | AdminOp::Usage { .. }

@@ -21,7 +21,7 @@ use crate::ledger::admin::operators::OperatorOp;
 use crate::ledger::admin::{AdminError, AdminOp, AdminReply, AuditReport, ReceiptQuery};
 use crate::ledger::query::{KeyedRow, UsageQuery};
 use crate::ledger::sqlite::Reader;
-use crate::ledger::{STOPPED, StoreError};
+use crate::ledger::{KeyRecord, STOPPED, StoreError};
 use crate::pure::ids::{AccountId, KeyDigest};
 
 /// What a command reads of the file needs.
@@ -83,6 +83,10 @@ impl Shared {
             AdminOp::AccountList => Ok(AdminReply::Accounts {
                 accounts: self.all_accounts(),
             }),
+            AdminOp::KeyShow { key } => {
+                let record = self.key_named(key).ok_or(AdminError::NoKey);
+                record.map(|record| AdminReply::Key(KeyRecord::clone(&record)))
+            }
             AdminOp::KeyList { account } => self.found(account).map(|cell| AdminReply::Keys {
                 keys: self.keys_of(&cell),
             }),

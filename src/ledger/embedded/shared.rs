@@ -15,7 +15,7 @@ use super::predecessors::Predecessors;
 use super::stoppable::Stoppable;
 use super::told::ToldOf;
 use crate::clock::Clock;
-use crate::ledger::admin::RecoverReport;
+use crate::ledger::admin::{KeyRef, RecoverReport};
 use crate::ledger::cover::{Cover, Uncovered};
 use crate::ledger::journal::Entry;
 use crate::ledger::producer::{AccountNumbers, Producer};
@@ -166,6 +166,23 @@ impl Shared {
         };
         let keys = self.keys.read().unwrap_or_else(PoisonError::into_inner);
         keys.get(&digest).map(|entry| Arc::clone(&entry.record))
+    }
+
+    /// The record of a key of whichever account. Accounts are looked at one by one, as in a list of their keys: nobody waits for it.
+    pub(super) fn key_named(&self, key: &KeyRef) -> Option<Arc<KeyRecord>> {
+        let id = match key {
+            KeyRef::Id(id) => id,
+            KeyRef::Digest(hex) => {
+                let digest = KeyDigest::from_hex(hex)?;
+                let keys = self.keys.read().unwrap_or_else(PoisonError::into_inner);
+                return keys.get(&digest).map(|entry| Arc::clone(&entry.record));
+            }
+        };
+        let cells: Vec<Arc<EmbeddedAccount>> = {
+            let accounts = self.accounts.read().unwrap_or_else(PoisonError::into_inner);
+            accounts.values().cloned().collect()
+        };
+        cells.iter().find_map(|cell| self.key_of(cell, id))
     }
 
     /// The keys of an account, oldest first. Those of others are not looked at: whoever has many holds up nobody who has few.

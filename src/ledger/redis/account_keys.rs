@@ -1,4 +1,4 @@
-//! All keys of an account, as operators are shown them.
+//! All keys of an account, and one by itself, as operators are shown them.
 
 use futures::future::join_all;
 use redis::Value;
@@ -8,10 +8,17 @@ use super::link::Link;
 use super::reply;
 use super::shared::{Shared, key_name, read_record};
 use crate::ledger::KeyRecord;
-use crate::ledger::admin::AdminError;
+use crate::ledger::admin::{AdminError, AdminReply, KeyRef};
 use crate::pure::ids::{AccountId, KeyDigest};
 
 impl Shared {
+    /// One key, whatever became of it.
+    pub(super) async fn show_key(&self, link: &Link, key: &KeyRef) -> Result<AdminReply, AdminError> {
+        let digest = self.digest_of(link, key).await?;
+        let (record, _) = self.record_of(link, &digest).await?;
+        Ok(AdminReply::Key(record))
+    }
+
     /// In the order in which they were made. An account may have very many: some are read at once.
     pub(super) async fn keys_of(&self, link: &Link, account: &AccountId) -> Result<Vec<KeyRecord>, AdminError> {
         let mut members = redis::cmd("SMEMBERS");

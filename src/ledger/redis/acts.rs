@@ -5,6 +5,7 @@
 
 use std::sync::Arc;
 
+use futures::future::join_all;
 use redis::Value as Answer;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -304,13 +305,15 @@ impl Shared {
         let mut keys = redis::cmd("HKEYS");
         keys.arg(operators_key());
         let keys = self.command(link, keys).await?;
+        let mut ids = Vec::new();
+        for key in reply::list(&keys)? {
+            ids.push(reply::text(key)?);
+        }
+        ids.retain(|id| id.starts_with("op_"));
         let mut operators = Vec::new();
-        for id in reply::list(&keys)? {
-            let id = reply::text(id)?;
-            if id.starts_with("op_")
-                && let Some(found) = self.operator_of(link, id).await?
-            {
-                operators.push(found.record);
+        for some in ids.chunks(READ_AT_ONCE) {
+            for found in join_all(some.iter().map(|id| self.operator_of(link, id))).await {
+                operators.extend(found?.map(|found| found.record));
             }
         }
         operators.sort_by(|a, b| (a.created, &a.id).cmp(&(b.created, &b.id)));
@@ -372,3 +375,5 @@ const KEPT: (u32, u64) = (ACTS_KEPT_IN_REDIS, ACTS_BYTES_KEPT_IN_REDIS);
 fn acts_keys() -> [String; 2] {
     ["", ":accounts"].map(|part| format!("{PREFIX}{{:acts}}{part}"))
 }
+/// Operators that are read at once.
+const READ_AT_ONCE: usize = 256;

@@ -113,6 +113,7 @@ impl Shared {
                 let facts = (tier, domains, expires_in_ms, limits, *settings);
                 self.create_key(link, digest, account, facts).await
             }
+            AdminOp::KeyShow { key } => self.show_key(link, &key).await,
             AdminOp::KeyList { account } => {
                 self.view(link, &account).await?;
                 let keys = self.keys_of(link, &account).await?;

@@ -35,6 +35,7 @@ pub(super) fn needed(op: &AdminOp) -> Way {
         | AdminOp::Account(AccountOp::Page(_) | AccountOp::Stopped { .. })
         | AdminOp::Credit(CreditOp::List { .. } | CreditOp::Statement { .. } | CreditOp::Find { .. })
         | AdminOp::KeySpent { .. }
+        | AdminOp::KeyShow { .. }
         | AdminOp::KeyList { .. }
         | AdminOp::Usage { .. }
         | AdminOp::UsageOf(_)

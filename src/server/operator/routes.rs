@@ -35,6 +35,7 @@ pub(super) const ROUTES: &[Route] = &[
     get("/v1/accounts/{name}/statement", |call| Box::pin(statement::show(call))),
     post("/v1/accounts/{name}/keys", KEYS, |call| Box::pin(keys::create(call))),
     get("/v1/accounts/{name}/keys", |call| Box::pin(keys::list(call))),
+    get("/v1/keys/{id}", |call| Box::pin(keys::show(call))),
     patch("/v1/keys/{id}", KEYS, |call| Box::pin(keys::change(call))),
     delete("/v1/keys/{id}", KEYS, |call| Box::pin(keys::revoke(call))),
     post("/v1/keys/{id}/rotate", KEYS, |call| Box::pin(keys::rotate(call))),
@@ -59,6 +60,9 @@ pub(super) const ROUTES: &[Route] = &[
     post("/v1/operators", MANAGE, |call| Box::pin(operators::create(call))),
     route(Method::GET, "/v1/operators", MANAGE, Takes::Nothing, |call| {
         Box::pin(operators::list(call))
+    }),
+    route(Method::GET, "/v1/operators/{id}", MANAGE, Takes::Nothing, |call| {
+        Box::pin(operators::show(call))
     }),
     delete("/v1/operators/{id}", MANAGE, |call| Box::pin(operators::revoke(call))),
     get("/v1/log", |call| Box::pin(operators::log(call))),
@@ -176,7 +180,10 @@ mod tests {
     fn paths_and_methods() {
         let allow = |path: &str| at(path).map(|found| found.allow());
         assert_eq!(allow("/v1/accounts").as_deref(), Some("POST, GET, HEAD, OPTIONS"));
-        assert_eq!(allow("/v1/keys/x").as_deref(), Some("PATCH, DELETE, OPTIONS"));
+        assert_eq!(
+            allow("/v1/keys/x").as_deref(),
+            Some("GET, HEAD, PATCH, DELETE, OPTIONS")
+        );
         for nowhere in [
             "/v1",
             "/v1/",
@@ -196,7 +203,8 @@ mod tests {
             (route.path, names),
             ("/v1/accounts/{name}/keys", vec!["a@b".to_owned()])
         );
-        assert!(at("/v1/keys/x").unwrap().with_method(&Method::GET).is_err());
+        assert!(at("/v1/keys/x").unwrap().with_method(&Method::PUT).is_err());
+        assert!(at("/v1/keys/x/rotate").unwrap().with_method(&Method::GET).is_err());
         assert!(at("/v1/accounts/%ff").is_none());
     }
 

@@ -74,7 +74,7 @@ async fn heads_and_options() {
     let options = told(desk.request("OPTIONS", "/v1/keys/key_0123456789abcdef")).await;
     assert_eq!(
         (options.status, options.header("allow")),
-        (204, "PATCH, DELETE, OPTIONS")
+        (204, "GET, HEAD, PATCH, DELETE, OPTIONS")
     );
 }
 

@@ -8,6 +8,7 @@ mod framing;
 mod heads;
 mod input;
 mod lists;
+mod locations;
 mod meanwhile;
 mod reads;
 mod remote;

@@ -87,6 +87,7 @@ pub(super) const ENDPOINTS: &[(&str, &str, &str, &str, &[Role])] = &[
         SUPPORT,
     ),
     ("GET", "/v1/accounts/{name}/keys", "/v1/accounts/acme/keys", "", ALL),
+    ("GET", "/v1/keys/{id}", "/v1/keys/key_0123456789abcdef", "", ALL),
     (
         "PATCH",
         "/v1/keys/{id}",
@@ -122,6 +123,13 @@ pub(super) const ENDPOINTS: &[(&str, &str, &str, &str, &[Role])] = &[
         ADMIN,
     ),
     ("GET", "/v1/operators", "/v1/operators", "", ADMIN),
+    (
+        "GET",
+        "/v1/operators/{id}",
+        "/v1/operators/op_0123456789abcdef",
+        "",
+        ADMIN,
+    ),
     (
         "DELETE",
         "/v1/operators/{id}",

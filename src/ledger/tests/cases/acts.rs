@@ -296,12 +296,14 @@ pub(super) fn what_changes_nothing_is_not_logged(rig: &Rig) {
     let caller = rig.caller("10");
     let hold = rig.reserve(&caller, &request(1, "1")).unwrap();
     let account = caller.account.id.clone();
+    let key = KeyRef::Id(caller.key.id.clone());
     let reads = [
         AdminOp::AccountShow {
             account: account.clone(),
         },
         AdminOp::AccountList,
         AdminOp::KeyList { account },
+        AdminOp::KeyShow { key },
         AdminOp::Audit,
         AdminOp::Operator(OperatorOp::List),
         AdminOp::Operator(OperatorOp::Log(ActQuery::default())),

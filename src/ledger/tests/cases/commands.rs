@@ -113,6 +113,11 @@ pub(super) fn keys_are_listed_found_and_revoked(rig: &Rig) {
         panic!("no keys");
     };
     assert_eq!((keys.len(), &keys[1]), (2, &made));
+    let by_name = || [KeyRef::Id(KeyId::of(&digest)), KeyRef::Digest(digest.to_hex())];
+    let show = |key| rig.run(AdminOp::KeyShow { key });
+    for key in by_name() {
+        assert_eq!(show(key), Ok(AdminReply::Key(made.clone())));
+    }
     let revoke = |key| rig.run(AdminOp::KeyRevoke { key });
     let AdminReply::Key(revoked) = revoke(KeyRef::Id(KeyId::of(&digest))).unwrap() else {
         panic!("no key");
@@ -123,11 +128,20 @@ pub(super) fn keys_are_listed_found_and_revoked(rig: &Rig) {
     rig.clock.advance(5);
     assert_eq!(
         revoke(KeyRef::Digest(digest.to_hex())),
-        Ok(AdminReply::Key(revoked)),
+        Ok(AdminReply::Key(revoked.clone())),
         "for good"
     );
+    for key in by_name() {
+        assert_eq!(
+            show(key),
+            Ok(AdminReply::Key(revoked.clone())),
+            "it is shown as it is now"
+        );
+    }
     let unknown = ApiKey::from_random("tg_", [201; 32]).digest();
     assert_eq!(revoke(KeyRef::Digest(unknown.to_hex())), Err(AdminError::NoKey));
+    assert_eq!(show(KeyRef::Digest(unknown.to_hex())), Err(AdminError::NoKey));
+    assert_eq!(show(KeyRef::Id(KeyId::of(&unknown))), Err(AdminError::NoKey));
     assert_eq!(revoke(KeyRef::Id(KeyId::of(&unknown))), Err(AdminError::NoKey));
     assert_eq!(rig.show(&caller).keys.len(), 2);
 }

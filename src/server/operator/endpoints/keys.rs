@@ -1,4 +1,4 @@
-//! Keys: made, listed, changed, rotated, revoked. A key's text is in one answer, and nowhere else.
+//! Keys: made, listed, shown, changed, rotated, revoked. A key's text is in one answer, and nowhere else.
 
 use serde::Deserialize;
 
@@ -119,6 +119,11 @@ pub(in crate::server::operator) async fn list(call: &Call<'_>) -> Result<Answer,
         data: keys.into_iter().map(|record| KeyShown::of(record, now)).collect(),
         next: None,
     }))
+}
+
+pub(in crate::server::operator) async fn show(call: &Call<'_>) -> Result<Answer, OperatorError> {
+    let key = named(call)?;
+    shown(call, AdminOp::KeyShow { key }).await
 }
 
 pub(in crate::server::operator) async fn change(call: &Call<'_>) -> Result<Answer, OperatorError> {

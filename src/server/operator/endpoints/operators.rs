@@ -39,11 +39,7 @@ pub(in crate::server::operator) async fn create(call: &Call<'_>) -> Result<Answe
 }
 
 pub(in crate::server::operator) async fn list(call: &Call<'_>) -> Result<Answer, OperatorError> {
-    let op = AdminOp::Operator(OperatorOp::List);
-    let operators = expect(call.run(op).await?, |reply| match reply {
-        AdminReply::Operators { operators } => Some(operators),
-        _ => None,
-    })?;
+    let operators = all(call).await?;
     let now = call.api.ledger().now();
     Ok(Answer::json(&Page {
         data: operators
@@ -54,10 +50,17 @@ pub(in crate::server::operator) async fn list(call: &Call<'_>) -> Result<Answer,
     }))
 }
 
+pub(in crate::server::operator) async fn show(call: &Call<'_>) -> Result<Answer, OperatorError> {
+    let id = call.name();
+    let found = all(call).await?.into_iter().find(|record| record.id == id);
+    let record = found.ok_or_else(unknown)?;
+    Ok(Answer::json(&OperatorShown::of(record, call.api.ledger().now())))
+}
+
 pub(in crate::server::operator) async fn revoke(call: &Call<'_>) -> Result<Answer, OperatorError> {
     let id = call.name();
     if !is_operator_id(id) {
-        return Err(OperatorError::not_found("There is no operator of that id."));
+        return Err(unknown());
     }
     let op = OperatorOp::Revoke { id: id.to_owned() };
     let record = expect(call.run(AdminOp::Operator(op)).await?, one)?;
@@ -79,6 +82,19 @@ pub(in crate::server::operator) async fn log(call: &Call<'_>) -> Result<Answer, 
         data: page.acts.into_iter().map(ActShown::from).collect(),
         next: page.next,
     }))
+}
+
+/// Every operator, revoked ones too, oldest first.
+async fn all(call: &Call<'_>) -> Result<Vec<OperatorRecord>, OperatorError> {
+    let op = AdminOp::Operator(OperatorOp::List);
+    expect(call.run(op).await?, |reply| match reply {
+        AdminReply::Operators { operators } => Some(operators),
+        _ => None,
+    })
+}
+
+fn unknown() -> OperatorError {
+    OperatorError::not_found("There is no operator of that id.")
 }
 
 fn one(reply: AdminReply) -> Option<OperatorRecord> {

@@ -78,7 +78,7 @@ const fn or(described: Described, also: &'static [u16]) -> Described {
 }
 
 /// All of them.
-pub(super) const OPERATIONS: [Described; 34] = [
+pub(super) const OPERATIONS: [Described; 36] = [
     or(
         described(
             "POST",
@@ -150,6 +150,7 @@ pub(super) const OPERATIONS: [Described; 34] = [
         &[&NAME],
         "Keys",
     ),
+    get("/v1/keys/{id}", "One key, whatever became of it", &[&KEY_ID], "Key"),
     described(
         "PATCH",
         "/v1/keys/{id}",
@@ -258,6 +259,12 @@ pub(super) const OPERATIONS: [Described; 34] = [
         Success::Created("CreatedOperator"),
     ),
     get("/v1/operators", "Operators, oldest first", &[], "Operators"),
+    get(
+        "/v1/operators/{id}",
+        "One operator, whatever became of it",
+        &[&OPERATOR_ID],
+        "Operator",
+    ),
     described(
         "DELETE",
         "/v1/operators/{id}",

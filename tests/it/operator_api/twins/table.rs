@@ -71,6 +71,7 @@ pub(super) fn act_of(op: &AdminOp) -> Option<Act> {
         | AdminOp::Event(EventOp::Claim { .. } | EventOp::Settle { .. } | EventOp::RaiseExpiring | EventOp::Count)
         | AdminOp::AccountShow { .. }
         | AdminOp::AccountList
+        | AdminOp::KeyShow { .. }
         | AdminOp::KeyList { .. }
         | AdminOp::KeySpent { .. }
         | AdminOp::Usage { .. }
