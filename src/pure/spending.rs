@@ -15,6 +15,14 @@ pub struct Spent {
     pub held: Credits,
 }
 
+impl Spent {
+    /// What it leaves of a limit: nothing where it is more.
+    pub fn left_of(self, limit: Credits) -> Credits {
+        let left = limit.saturating_sub(self.spent).saturating_sub(self.held);
+        left.max(Credits::ZERO)
+    }
+}
+
 /// What an account's keys and their end users have spent. A key is in it from when it first has a limit on, for ever.
 #[derive(Clone, Debug, Default)]
 pub(in crate::pure) struct Spending {

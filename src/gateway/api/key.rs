@@ -54,9 +54,8 @@ pub(super) async fn body(ledger: &Ledger, ctx: &Ctx, caller: &Caller) -> Result<
     let limit_remaining = match settings.limit {
         None => None,
         Some(limit) => {
-            let Spent { spent, held } = caller.key_spent(limit.reset).await.map_err(store_failed)?;
-            let left = limit.amount.saturating_sub(spent).saturating_sub(held);
-            Some(left.max(Credits::ZERO))
+            let spent = caller.key_spent(limit.reset).await.map_err(store_failed)?;
+            Some(spent.left_of(limit.amount))
         }
     };
     let (_, limits) = admit::limits(&ctx.snapshot, caller);

@@ -21,6 +21,7 @@ use crate::ledger::admin::Acted;
 use crate::ledger::admin::operators::Actor;
 use crate::ledger::admin::unseen::Maker;
 use crate::ledger::admin::{AdminError, AdminOp, AdminReply};
+use crate::ledger::control::UNKNOWN_COMMAND;
 use crate::pure::error::operator::OperatorError;
 use crate::pure::error::{ApiError, KeyFault};
 use crate::pure::ids::AccountId;
@@ -224,6 +225,8 @@ pub(super) fn refused(error: &AdminError) -> OperatorError {
         AdminError::AccountExists(_) | AdminError::ReferenceConflict(_) | AdminError::Conflict(_) => {
             OperatorError::Conflict(text)
         }
+        // Of a gateway of an earlier version that has taken over the ledger.
+        AdminError::Invalid(why) if why.starts_with(UNKNOWN_COMMAND) => OperatorError::Ledger(text),
         AdminError::Invalid(_) => OperatorError::bad(text),
         AdminError::NotConfirmed(_) => OperatorError::Ledger(text),
         AdminError::Busy(_) => OperatorError::Api(ApiError::REPORTS_AT_ONCE),

@@ -11,6 +11,7 @@ use crate::ledger::admin::credits::{CreditEntry, CreditKind};
 use crate::ledger::admin::operators::OperatorRecord;
 use crate::ledger::shown::CredentialState;
 use crate::ledger::terms::AccountStatus;
+use crate::pure::account::Spent;
 use crate::pure::credit_sum::CreditSum;
 use crate::pure::ids::{AccountId, KeyId, Tier};
 use crate::pure::money::Credits;
@@ -167,6 +168,33 @@ impl KeyShown {
         KeyShown {
             key: Some(key.to_owned()),
             ..self
+        }
+    }
+}
+
+/// A key by itself: also what stands of its limit in the period that is now. None of that where it has no limit.
+#[derive(Serialize)]
+pub(super) struct KeyWithSpending {
+    #[serde(flatten)]
+    key: KeyShown,
+    limit_spent: Option<Amount>,
+    limit_held: Option<Amount>,
+    limit_remaining: Option<Amount>,
+    /// None also where the period never ends.
+    limit_resets_at: Option<String>,
+}
+
+impl KeyWithSpending {
+    pub(super) fn of(record: KeyRecord, spent: Option<Spent>, now: Timestamp) -> KeyWithSpending {
+        let limit = record.settings.limit;
+        let left = limit.zip(spent).map(|(limit, spent)| spent.left_of(limit.amount));
+        let resets = limit.and_then(|limit| limit.reset.next(now.day()));
+        KeyWithSpending {
+            key: KeyShown::of(record, now),
+            limit_spent: spent.map(|spent| Amount(spent.spent)),
+            limit_held: spent.map(|spent| Amount(spent.held)),
+            limit_remaining: left.map(Amount),
+            limit_resets_at: resets.map(|at| at.to_string()),
         }
     }
 }

@@ -14,6 +14,7 @@ mod reads;
 mod remote;
 mod roles;
 mod session;
+mod spending;
 mod stripe;
 mod stripe_refunds;
 mod stripe_unassigned;

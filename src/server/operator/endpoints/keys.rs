@@ -6,6 +6,7 @@ use crate::config::Network;
 use crate::ledger::KeyRecord;
 use crate::ledger::admin::{AdminOp, AdminReply, KeyRef};
 use crate::ledger::key_settings::{AmountChange, KeyChange, KeySettings};
+use crate::pure::account::Spent;
 use crate::pure::error::ApiError;
 use crate::pure::error::operator::OperatorError;
 use crate::pure::ids::{ApiKey, Tier};
@@ -16,7 +17,7 @@ use crate::pure::spend::Reset;
 use crate::server::operator::answer::Answer;
 use crate::server::operator::call::{Call, expect};
 use crate::server::operator::fields::{KeyName, Lifetime, RateLimit, given, present};
-use crate::server::operator::shown::{KeyShown, Page};
+use crate::server::operator::shown::{KeyShown, KeyWithSpending, Page};
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -123,7 +124,14 @@ pub(in crate::server::operator) async fn list(call: &Call<'_>) -> Result<Answer,
 
 pub(in crate::server::operator) async fn show(call: &Call<'_>) -> Result<Answer, OperatorError> {
     let key = named(call)?;
-    shown(call, AdminOp::KeyShow { key }).await
+    let record = expect(call.run(AdminOp::KeyShow { key }).await?, record)?;
+    // Before the period is looked up: what is spent of one is never shown as of the next.
+    let now = call.api.ledger().now();
+    let spent = match record.settings.limit {
+        None => None,
+        Some(limit) => Some(spent(call, &record, limit.reset).await?),
+    };
+    Ok(Answer::json(&KeyWithSpending::of(record, spent, now)))
 }
 
 pub(in crate::server::operator) async fn change(call: &Call<'_>) -> Result<Answer, OperatorError> {
@@ -172,6 +180,19 @@ async fn made(call: &Call<'_>, op: AdminOp, key: &ApiKey) -> Result<Answer, Oper
 async fn shown(call: &Call<'_>, op: AdminOp) -> Result<Answer, OperatorError> {
     let record = expect(call.run(op).await?, record)?;
     Ok(Answer::json(&KeyShown::of(record, call.api.ledger().now())))
+}
+
+/// What a key has spent, and holds, in the period that is now.
+async fn spent(call: &Call<'_>, key: &KeyRecord, reset: Reset) -> Result<Spent, OperatorError> {
+    let op = AdminOp::KeySpent {
+        account: key.account.clone(),
+        key: key.id.clone(),
+        reset,
+    };
+    expect(call.run(op).await?, |reply| match reply {
+        AdminReply::KeySpent { spent, held } => Some(Spent { spent, held }),
+        _ => None,
+    })
 }
 
 fn record(reply: AdminReply) -> Option<KeyRecord> {

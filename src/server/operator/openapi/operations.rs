@@ -150,7 +150,12 @@ pub(super) const OPERATIONS: [Described; 36] = [
         &[&NAME],
         "Keys",
     ),
-    get("/v1/keys/{id}", "One key, whatever became of it", &[&KEY_ID], "Key"),
+    get(
+        "/v1/keys/{id}",
+        "One key, whatever became of it, and what is spent of its limit",
+        &[&KEY_ID],
+        "KeyWithSpending",
+    ),
     described(
         "PATCH",
         "/v1/keys/{id}",
