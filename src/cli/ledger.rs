@@ -1,7 +1,7 @@
 //! `tollgate ledger`, and how every command reaches the ledger.
 
 mod export;
-mod pages;
+pub(super) mod pages;
 pub(super) mod receipts;
 mod reconcile;
 pub(super) mod waiting;

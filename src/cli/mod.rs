@@ -22,6 +22,7 @@ mod operator;
 mod outcome;
 mod output;
 mod process;
+mod progress;
 mod remote;
 mod serve;
 mod shell;
@@ -85,7 +86,7 @@ enum Command {
     /// Make, list and revoke operators; show who did what
     #[command(subcommand, after_help = "Example:\n  tollgate operator create anna --role admin")]
     Operator(operator::OperatorCommand),
-    /// Show what an account has used, by model and day
+    /// Show what an account has used, by model and day, or what all have
     Usage(usage::UsageArgs),
     /// Show receipts: what calls cost, and why
     Generations(ledger::receipts::ReceiptsArgs),

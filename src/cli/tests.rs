@@ -285,56 +285,6 @@ fn commands_wait_for_each_other() {
     assert!(place.json("account show acme").0.contains("\"balance\":0.8,"));
 }
 
-#[test]
-fn usage_is_summed_exactly() {
-    let place = Place::new();
-    place.json("account create acme --tier pro");
-    place.json("credits add acme 10 --reference A");
-    let (_, key) = place.json("key create --account acme");
-    let digest = ApiKey::parse("tg_", key["key"].as_str().unwrap()).unwrap().digest();
-    let store = Embedded::open(&place.ledger(), Clock::System).unwrap();
-    control::listen(&store).unwrap();
-    let ledger = Ledger::Embedded(Arc::clone(&store));
-    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
-    let found = runtime.block_on(ledger.authenticate(&digest)).unwrap().unwrap();
-    let caller = found.checked(Clock::System.now()).unwrap();
-    spend(&caller, 1, "a/b", "0.000000000001");
-    spend(&caller, 2, "a/dear", "1.5");
-    spend(&caller, 3, "a/b", "0.2");
-
-    let (text, usage) = place.json("usage acme");
-    assert!(text.contains("\"total_cost\":1.700000000001,"), "{text}");
-    assert!(text.contains(
-        "{\"model\":\"a/b\",\"requests\":2,\"prompt_tokens\":6,\"completion_tokens\":8,\"tokens\":14,\"cost\":0.200000000001}"
-    ));
-    assert_eq!(
-        (&usage["period"], &usage["total_tokens"]),
-        (&Value::from("today"), &Value::from(21))
-    );
-    assert_eq!(usage["by_model"][0]["model"], "a/dear");
-    let expected = "\
-MODEL   REQUESTS  PROMPT  COMPLETION  COST
-a/dear         1       3           4  1.5
-a/b            2       6           8  0.200000000001
-total          3       9          12  1.700000000001
-";
-    let table = place.run("usage acme --period 7d").stdout;
-    let table = table.split_once("\n\n").unwrap().1;
-    let squeezed = |text: &str| {
-        text.lines()
-            .map(|l| l.split_whitespace().collect::<Vec<_>>().join(" "))
-            .collect::<Vec<_>>()
-    };
-    assert_eq!(squeezed(table), squeezed(expected));
-    assert!(
-        place
-            .json("account show acme")
-            .0
-            .contains("\"balance\":8.299999999999,")
-    );
-    assert_eq!(place.json("ledger audit").1["balanced"], true);
-}
-
 mod accounts;
 mod broken_conf;
 mod certificates;
@@ -346,4 +296,5 @@ mod operators;
 mod receipts;
 mod store;
 mod unwritten;
+mod usage;
 mod wrong;

@@ -1,16 +1,20 @@
-//! `tollgate usage`: what an account has used, by model, key, day and end user.
+//! `tollgate usage`: what an account has used, by model, key, day and end user, and what all have.
 
 mod limit;
 mod shown;
+mod sums;
 
 use clap::Args;
 
 use self::limit::{OfKey, UsageAndLimit};
 use self::shown::{By, UsageShown};
+use self::sums::Summed;
 use super::arguments::{day, key_id, period};
 use super::failure::Failure;
 use super::ledger::ask;
+use super::ledger::pages::Pages;
 use super::output::{Answer, Format};
+use super::progress::Progress;
 use crate::clock::Clock;
 use crate::config::Config;
 use crate::ledger::admin::AdminOp;
@@ -23,13 +27,20 @@ use crate::pure::time::{Day, Days, Period};
     after_help = "Examples:\n  tollgate usage acme\n  tollgate usage acme --period 30d --json\n  \
     tollgate usage acme --key key_0123456789abcdef --period all\n  \
     tollgate usage acme --from 2026-11-01 --to 2026-11-30 --by key\n  \
-    tollgate usage acme --period 7d --by end_user\n\n\
+    tollgate usage acme --period 7d --by end_user\n  \
+    tollgate usage --all --period 30d --by account\n\n\
     By end user the sums are of the receipts that are kept; at most 20,000 receipts and\n\
-    1,000 end users are summed up."
+    1,000 end users are summed up.\n\n\
+    With --all the accounts are read one after the other, while calls go on; the sums\n\
+    are of models, days or accounts."
 )]
 pub(super) struct UsageArgs {
     /// The account's name
-    name: AccountId,
+    #[arg(required_unless_present = "all")]
+    name: Option<AccountId>,
+    /// In place of a name: the sums of all accounts
+    #[arg(long, conflicts_with_all = ["name", "key"])]
+    all: bool,
     /// Only what this key has used: its id, as `tollgate key list` tells it
     #[arg(long, value_name = "ID", value_parser = key_id)]
     key: Option<KeyId>,
@@ -42,16 +53,12 @@ pub(super) struct UsageArgs {
     /// And the last; today by default
     #[arg(long, value_name = "DAY", value_parser = day)]
     to: Option<Day>,
-    /// What the sums are of: model, key, day or end_user
+    /// Sums by model, key, day, end_user or account
     #[arg(long, value_enum, default_value_t = By::Model, hide_possible_values = true)]
     by: By,
 }
 
 pub(super) fn run(args: UsageArgs, config: &Config, format: Format) -> Result<Answer, Failure> {
-    let of_key = match &args.key {
-        Some(key) => Some(OfKey::asked(config, &args.name, key)?),
-        None => None,
-    };
     let today = Clock::System.now().day();
     let days = match (args.from, args.to) {
         (None, None) => args.period.into(),
@@ -60,26 +67,68 @@ pub(super) fn run(args: UsageArgs, config: &Config, format: Format) -> Result<An
             Failure::wrong_usage(format!("--from {from} is after --to {to}"))
         })?,
     };
-    let of_end_users = EndUserQuery {
-        account: args.name.clone(),
-        key: args.key.clone(),
-        days,
+    match (args.name, args.by) {
+        (None, By::Key | By::EndUser) => Err(Failure::wrong_usage(format!(
+            "--by {} is of one account: give its name in place of --all",
+            args.by.name()
+        ))),
+        (None, by) => of_all(by, days, config, format),
+        (Some(_), By::Account) => Err(Failure::wrong_usage(
+            "--by account is of all accounts: give --all in place of a name".to_owned(),
+        )),
+        (Some(name), by) => of_one((name, args.key), by, days, config, format),
+    }
+}
+
+fn of_one(
+    (account, key): (AccountId, Option<KeyId>),
+    by: By,
+    days: Days,
+    config: &Config,
+    format: Format,
+) -> Result<Answer, Failure> {
+    let of_key = match &key {
+        Some(key) => Some(OfKey::asked(config, &account, key)?),
+        None => None,
     };
     let query = UsageQuery {
-        account: args.name.clone(),
-        key: args.key.clone(),
+        account: account.clone(),
+        key: key.clone(),
         days,
-        by_key: args.by == By::Key,
+        by_key: by == By::Key,
     };
     let rows = ask(config, query.op())?.into_usage().ok_or_else(Failure::wrong_reply)?;
-    let mut shown = UsageShown::of(args.name, days, config.currency.clone(), &rows);
-    if args.by == By::EndUser {
-        let reply = ask(config, AdminOp::EndUsers(of_end_users))?;
+    let mut summed = Summed::default();
+    summed.add(&account, &rows);
+    let mut shown = UsageShown::of(Some(account.clone()), days, config.currency.clone(), summed);
+    if by == By::EndUser {
+        let (account, key) = (account, key.clone());
+        let reply = ask(config, AdminOp::EndUsers(EndUserQuery { account, key, days }))?;
         shown = match reply.into_end_users().ok_or_else(Failure::wrong_reply)? {
             EndUserUsage::Sums(rows) => shown.with_end_users(rows),
             EndUserUsage::Beyond(bound) => return Err(Failure::new(format!("{bound} (--from, --to)"))),
         };
     }
-    let usage = shown.by(args.by, args.key);
+    let usage = shown.by(by, key);
     Answer::of(&UsageAndLimit { usage, of_key }, format)
+}
+
+fn of_all(by: By, days: Days, config: &Config, format: Format) -> Result<Answer, Failure> {
+    let (mut pages, mut progress) = (Pages::new(config), Progress::new());
+    let (mut summed, mut read) = (Summed::default(), 0u64);
+    for account in pages.accounts()? {
+        let query = UsageQuery {
+            account: account.clone(),
+            key: None,
+            days,
+            by_key: false,
+        };
+        let rows = pages.ask(query.op())?.into_usage().ok_or_else(Failure::wrong_reply)?;
+        summed.add(&account, &rows);
+        read = read.saturating_add(1);
+        progress.show(read, "account");
+    }
+    drop(progress);
+    let usage = UsageShown::of(None, days, config.currency.clone(), summed).by(by, None);
+    Answer::of(&usage, format)
 }

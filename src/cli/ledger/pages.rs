@@ -1,4 +1,4 @@
-//! Receipts, page after page.
+//! Accounts and receipts, page after page.
 
 use std::time::{Duration, Instant};
 
@@ -6,22 +6,23 @@ use super::Way;
 use crate::cli::failure::Failure;
 use crate::clock::monotonic;
 use crate::config::{Config, Store};
+use crate::ledger::admin::accounts::{ACCOUNTS_MAX, AccountOp, AccountQuery};
 use crate::ledger::admin::{AdminOp, AdminReply, RECEIPTS_MAX, ReceiptQuery};
 use crate::pure::ids::AccountId;
 use crate::pure::receipt::Receipt;
 
 /// The way to the ledger for one who asks often. The embedded ledger's file is given up now and then, for others that wait for it.
-pub(super) struct Pages<'c> {
+pub(in crate::cli) struct Pages<'c> {
     config: &'c Config,
     access: Option<(Way, Instant)>,
 }
 
 impl<'c> Pages<'c> {
-    pub(super) fn new(config: &'c Config) -> Pages<'c> {
+    pub(in crate::cli) fn new(config: &'c Config) -> Pages<'c> {
         Pages { config, access: None }
     }
 
-    pub(super) fn ask(&mut self, op: AdminOp) -> Result<AdminReply, Failure> {
+    pub(in crate::cli) fn ask(&mut self, op: AdminOp) -> Result<AdminReply, Failure> {
         let is_file = matches!(self.config.store, Store::Sqlite(_));
         let kept = self
             .access
@@ -34,6 +35,26 @@ impl<'c> Pages<'c> {
         let reply = access.run(op)?;
         self.access = Some((access, opened));
         Ok(reply)
+    }
+
+    /// The names of all accounts, in their order.
+    pub(in crate::cli) fn accounts(&mut self) -> Result<Vec<AccountId>, Failure> {
+        let (mut names, mut after) = (Vec::new(), None);
+        loop {
+            let page = AccountQuery {
+                after,
+                limit: ACCOUNTS_MAX,
+                search: None,
+            };
+            let AdminReply::AccountPage(page) = self.ask(AdminOp::Account(AccountOp::Page(page)))? else {
+                return Err(Failure::wrong_reply());
+            };
+            names.extend(page.accounts.into_iter().map(|view| view.record.id));
+            after = page.next;
+            if after.is_none() {
+                return Ok(names);
+            }
+        }
     }
 
     /// The receipts of an account, newest first, a page at a time; `each` says whether it wants more. At most `limit` are given.

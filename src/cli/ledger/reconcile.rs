@@ -2,9 +2,8 @@
 
 use std::borrow::Cow;
 use std::fs::File;
-use std::io::{BufReader, IsTerminal, Write};
+use std::io::BufReader;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
 
 use clap::Args;
 use serde::Serialize;
@@ -14,9 +13,8 @@ use super::pages::Pages;
 use crate::cli::arguments::day;
 use crate::cli::failure::Failure;
 use crate::cli::output::{Answer, Format, Show, counted, line, plain};
-use crate::clock::monotonic;
+use crate::cli::progress::Progress;
 use crate::config::{Config, Store};
-use crate::ledger::admin::{AdminOp, AdminReply};
 use crate::pure::ids::AccountId;
 use crate::pure::reconcile::{Finding, ReceiptName, Reconciled, Reconciliation, Scope, Tokens, Window};
 use crate::pure::time::{Day, Timestamp};
@@ -73,7 +71,7 @@ pub(super) fn run(args: &ReconcileArgs, config: &Config, format: Format) -> Resu
     let mut pages = Pages::new(config);
     let accounts = match &args.account {
         Some(account) => vec![account.clone()],
-        None => accounts(&mut pages)?,
+        None => pages.accounts()?,
     };
     // Nothing is resolved before it began, and the clocks of providers are not so wrong.
     let begins = args.from.map(|from| from.start().plus_millis(-EARLIER_MILLIS));
@@ -124,13 +122,6 @@ fn doubt(config: &Config, provider: &str) -> Option<String> {
     ))
 }
 
-fn accounts(pages: &mut Pages<'_>) -> Result<Vec<AccountId>, Failure> {
-    match pages.ask(AdminOp::AccountList)? {
-        AdminReply::Accounts { accounts } => Ok(accounts.into_iter().map(|view| view.record.id).collect()),
-        _ => Err(Failure::wrong_reply()),
-    }
-}
-
 fn read_export(path: &Path, all: &mut Reconciliation, progress: &mut Progress) -> Result<(), Failure> {
     let each = |row| {
         all.row(row).map_err(|error| Cow::from(error.to_string()))?;
@@ -151,45 +142,6 @@ fn read_export(path: &Path, all: &mut Reconciliation, progress: &mut Progress) -
         ExportError::Read(error) => Failure::new(format!("cannot read {name}: {error}")),
         ExportError::Line { line, mistake } => Failure::new(format!("{name}:{line}: {mistake}")),
     })
-}
-
-/// How far long work is, on a line of the terminal that is gone when it is done.
-struct Progress {
-    is_shown: bool,
-    last: Option<Instant>,
-}
-
-impl Progress {
-    fn new() -> Progress {
-        Progress {
-            is_shown: std::io::stderr().is_terminal(),
-            last: None,
-        }
-    }
-
-    fn show(&mut self, count: u64, what: &str) {
-        if !self.is_shown || self.last.is_some_and(|last| last.elapsed() < PROGRESS_EVERY) {
-            return;
-        }
-        self.last = Some(monotonic());
-        self.write(&format!("{} read", counted(count, what)));
-    }
-
-    fn write(&mut self, text: &str) {
-        // What comes next starts at the line's beginning, over what is erased. Nobody misses it where it cannot be written.
-        let mut terminal = std::io::stderr().lock();
-        self.is_shown = write!(terminal, "\r\x1b[K{text}\r")
-            .and_then(|()| terminal.flush())
-            .is_ok();
-    }
-}
-
-impl Drop for Progress {
-    fn drop(&mut self) {
-        if self.is_shown && self.last.is_some() {
-            self.write("");
-        }
-    }
 }
 
 #[derive(Serialize)]
@@ -367,6 +319,5 @@ fn receipt(name: &ReceiptName) -> String {
 
 /// How long before the export's first day a receipt may have been resolved that belongs to it.
 const EARLIER_MILLIS: i64 = 3_600_000;
-const PROGRESS_EVERY: Duration = Duration::from_millis(200);
 /// The most lines that are named of those that have one id.
 const NAMED_MAX: usize = 10;

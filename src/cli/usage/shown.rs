@@ -1,15 +1,15 @@
 //! What `tollgate usage` shows: sums, and a plot of the days.
 
-use std::collections::BTreeMap;
+mod plot;
 
 use serde::Serialize;
 
+use super::sums::{Spending, Summed, Sums};
 use crate::cli::output::{Align, Show, Table, counted, plain};
-use crate::ledger::UsageRow;
-use crate::ledger::query::{EndUserRow, KeyedRow};
+use crate::ledger::query::EndUserRow;
 use crate::pure::credit_sum::CreditSum;
 use crate::pure::ids::{AccountId, KeyId};
-use crate::pure::time::{Day, Days, Period};
+use crate::pure::time::{Days, Period};
 
 /// What the sums are of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
@@ -19,12 +19,31 @@ pub(super) enum By {
     Day,
     #[value(name = "end_user", alias = "end-user")]
     EndUser,
+    Account,
+}
+
+impl By {
+    /// As it is typed.
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            By::Model => "model",
+            By::Key => "key",
+            By::Day => "day",
+            By::EndUser => "end_user",
+            By::Account => "account",
+        }
+    }
 }
 
 /// The sums of `GET /llm/usage` under the same names, and more of them.
 #[derive(Debug, Serialize)]
 pub(super) struct UsageShown {
-    account: AccountId,
+    /// Whose calls these are; none where they are all accounts'.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    account: Option<AccountId>,
+    /// Of all accounts: how many have used something.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    accounts: Option<usize>,
     /// Whose calls these are, where it is one key's.
     #[serde(skip_serializing_if = "Option::is_none")]
     key: Option<KeyId>,
@@ -45,6 +64,9 @@ pub(super) struct UsageShown {
     /// Where they are asked by key, also if there are none.
     #[serde(skip_serializing_if = "Option::is_none")]
     by_key: Option<Vec<KeySums>>,
+    /// Of all accounts, where they are asked by account, also if there are none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    by_account: Option<Vec<AccountSums>>,
     /// Over the receipts that are kept. Where they are asked by end user, also if there are none.
     #[serde(skip_serializing_if = "Option::is_none")]
     by_end_user: Option<Vec<EndUserSums>>,
@@ -54,9 +76,6 @@ pub(super) struct UsageShown {
     #[serde(skip)]
     spending: Spending,
 }
-
-/// Cost in 10^-12 credit, by day and model.
-type Spending = BTreeMap<String, BTreeMap<String, i128>>;
 
 #[derive(Debug, Serialize)]
 struct ModelSums {
@@ -68,6 +87,13 @@ struct ModelSums {
 #[derive(Debug, Serialize)]
 struct KeySums {
     key: String,
+    #[serde(flatten)]
+    sums: Sums,
+}
+
+#[derive(Debug, Serialize)]
+struct AccountSums {
+    account: String,
     #[serde(flatten)]
     sums: Sums,
 }
@@ -89,59 +115,33 @@ struct DaySums {
     sums: Sums,
 }
 
-#[derive(Clone, Copy, Debug, Default, Serialize)]
-struct Sums {
-    requests: u64,
-    prompt_tokens: u64,
-    completion_tokens: u64,
-    tokens: u64,
-    cost: CreditSum,
-}
-
-impl Sums {
-    fn add(&mut self, row: &UsageRow) {
-        self.requests = self.requests.saturating_add(row.requests);
-        self.prompt_tokens = self.prompt_tokens.saturating_add(row.prompt_tokens);
-        self.completion_tokens = self.completion_tokens.saturating_add(row.completion_tokens);
-        self.tokens = self.prompt_tokens.saturating_add(self.completion_tokens);
-        self.cost.add(row.cost);
-    }
-}
-
 impl UsageShown {
-    pub(super) fn of(account: AccountId, days: Days, currency: String, rows: &[KeyedRow]) -> UsageShown {
+    /// The usage of an account, or of all.
+    pub(super) fn of(account: Option<AccountId>, days: Days, currency: String, summed: Summed) -> UsageShown {
         let (period, span) = match days {
             Days::Period(period) => (Some(period), None),
             Days::Span { from, to } => (None, Some((from, to))),
         };
-        let mut total = Sums::default();
-        let mut models: BTreeMap<&str, Sums> = BTreeMap::new();
-        let mut days: BTreeMap<Day, Sums> = BTreeMap::new();
-        let mut keys: BTreeMap<String, Sums> = BTreeMap::new();
-        let mut spending = Spending::new();
-        for KeyedRow { key, row } in rows {
-            if let Some(key) = key {
-                keys.entry(key.to_string()).or_default().add(row);
-            }
-            total.add(row);
-            models.entry(&row.model).or_default().add(row);
-            days.entry(row.day).or_default().add(row);
-            let spent = spending.entry(row.day.to_string()).or_default();
-            let spent = spent.entry(row.model.clone()).or_default();
-            *spent = spent.saturating_add(i128::from(row.cost.pico()));
-        }
-        let by_model = models.into_iter().map(|(model, sums)| ModelSums {
-            model: model.to_owned(),
-            sums,
-        });
-        let mut by_model: Vec<ModelSums> = by_model.collect();
+        let total = summed.total;
+        let models = summed.models.into_iter();
+        let mut by_model: Vec<ModelSums> = models.map(|(model, sums)| ModelSums { model, sums }).collect();
         // The dearest first; the sort is stable, so equal ones stay in the order of their names.
         by_model.sort_by_key(|line| std::cmp::Reverse(line.sums.cost));
-        let by_day = days.into_iter().map(|(day, sums)| DaySums {
+        let accounts = summed.accounts.into_iter();
+        let mut by_account: Vec<AccountSums> = accounts
+            .map(|(account, sums)| AccountSums {
+                account: account.to_string(),
+                sums,
+            })
+            .collect();
+        by_account.sort_by_key(|line| std::cmp::Reverse(line.sums.cost));
+        let by_day = summed.days.into_iter().map(|(day, sums)| DaySums {
             day: day.to_string(),
             sums,
         });
+        let keys = summed.keys.into_iter();
         UsageShown {
+            accounts: account.is_none().then_some(by_account.len()),
             account,
             key: None,
             period,
@@ -155,20 +155,23 @@ impl UsageShown {
             total_cost: total.cost,
             by_model,
             by_day: by_day.collect(),
-            by_key: Some(keys.into_iter().map(|(key, sums)| KeySums { key, sums }).collect()),
+            by_key: Some(keys.map(|(key, sums)| KeySums { key, sums }).collect()),
+            by_account: Some(by_account),
             by_end_user: None,
             by: By::Model,
-            spending,
+            spending: summed.spending,
         }
     }
 
     /// The same for one key, and shown by something.
     pub(super) fn by(self, by: By, key: Option<KeyId>) -> UsageShown {
         let by_key = self.by_key.filter(|_| by == By::Key);
+        let by_account = self.by_account.filter(|_| by == By::Account);
         UsageShown {
             by,
             key,
             by_key,
+            by_account,
             ..self
         }
     }
@@ -207,9 +210,10 @@ impl UsageShown {
     }
 
     fn whose(&self) -> String {
-        match &self.key {
-            None => self.account.to_string(),
-            Some(key) => format!("{key} of {}", self.account),
+        match (&self.account, &self.key) {
+            (None, _) => "all accounts".to_owned(),
+            (Some(account), None) => account.to_string(),
+            (Some(account), Some(key)) => format!("{key} of {account}"),
         }
     }
 
@@ -221,73 +225,6 @@ impl UsageShown {
             tokens: self.total_tokens,
             cost: self.total_cost,
         }
-    }
-
-    /// The models that have a shade of their own: those that cost most.
-    fn shaded(&self) -> Vec<&str> {
-        let dear = self.by_model.iter().filter(|line| line.sums.cost > CreditSum::ZERO);
-        dear.take(SHADES.len() - 1).map(|line| line.model.as_str()).collect()
-    }
-
-    /// Which shade stands for which model.
-    fn legend(&self) -> String {
-        let shaded = self.shaded();
-        let mut lines = String::new();
-        for (model, shade) in shaded.iter().zip(SHADES) {
-            lines.push_str(&format!("{shade} {model}\n"));
-        }
-        let dear = self
-            .by_model
-            .iter()
-            .filter(|line| line.sums.cost > CreditSum::ZERO)
-            .count();
-        if dear > shaded.len() {
-            let others = u64::try_from(dear - shaded.len()).unwrap_or(u64::MAX);
-            lines.push_str(&format!("{} {}\n", SHADES[SHADES.len() - 1], counted(others, "other")));
-        }
-        lines
-    }
-
-    /// A day's bar: as long as its cost is to `most`, in the shades of its models.
-    fn day_bar(&self, day: &str, most: i128) -> String {
-        let shaded = self.shaded();
-        let mut parts = [0i128; SHADES.len()];
-        for (model, cost) in self.spending.get(day).into_iter().flatten() {
-            let shade = shaded
-                .iter()
-                .position(|known| known == model)
-                .unwrap_or(SHADES.len() - 1);
-            parts[shade] = parts[shade].saturating_add(*cost);
-        }
-        let (mut drawn, mut sum) = (String::new(), 0i128);
-        for (part, shade) in parts.iter().zip(SHADES) {
-            let from = bar_length(sum, most);
-            sum = sum.saturating_add(*part);
-            drawn.extend(std::iter::repeat_n(shade, bar_length(sum, most).saturating_sub(from)));
-        }
-        drawn
-    }
-
-    fn day_table(&self) -> Table {
-        let mut table = Table::new(&[
-            ("DAY", Align::Left),
-            ("REQUESTS", Align::Right),
-            ("TOKENS", Align::Right),
-            ("COST", Align::Point),
-            ("", Align::Left),
-        ]);
-        let most = self.by_day.iter().map(|line| line.sums.cost.pico()).max().unwrap_or(0);
-        for line in &self.by_day {
-            let sums = &line.sums;
-            table.row(vec![
-                line.day.clone(),
-                sums.requests.to_string(),
-                sums.tokens.to_string(),
-                sums.cost.to_string(),
-                self.day_bar(&line.day, most),
-            ]);
-        }
-        table
     }
 }
 
@@ -310,6 +247,7 @@ impl UsageShown {
             By::Key => "KEY",
             By::Day => "DAY",
             By::EndUser => "END USER",
+            By::Account => "ACCOUNT",
         };
         let mut table = Table::new(&[
             (title, Align::Left),
@@ -337,6 +275,12 @@ impl UsageShown {
                 .flatten()
                 .map(|line| (&*line.shown, &line.sums))
                 .collect(),
+            By::Account => self
+                .by_account
+                .iter()
+                .flatten()
+                .map(|line| (line.account.as_str(), &line.sums))
+                .collect(),
         };
         let total = self.total();
         for (name, sums) in lines.into_iter().chain([("total", &total)]) {
@@ -360,11 +304,18 @@ impl Show for UsageShown {
                 Some(_) => format!("in the {span}"),
                 None => format!("from {span}"),
             };
-            return format!("{account} has used nothing {which}\n");
+            return match self.account {
+                Some(_) => format!("{account} has used nothing {which}\n"),
+                None => format!("no account has used anything {which}\n"),
+            };
         }
-        let days = counted(u64::try_from(self.by_day.len()).unwrap_or(u64::MAX), "day");
+        let count = |lines: usize, what: &str| counted(u64::try_from(lines).unwrap_or(u64::MAX), what);
+        let days = count(self.by_day.len(), "day");
+        let callers = self
+            .accounts
+            .map_or_else(String::new, |accounts| count(accounts, "account") + ", ");
         let mut text = format!(
-            "usage of {account}, {span}: {days} (UTC) with calls, costs in {}\n\n",
+            "usage of {account}, {span}: {callers}{days} (UTC) with calls, costs in {}\n\n",
             self.currency
         );
         text.push_str(&self.table().text());
@@ -378,19 +329,6 @@ impl Show for UsageShown {
         text
     }
 }
-
-/// The length that is to [`BAR_MAX`] as `value` is to `most`; what is above 0 shows.
-fn bar_length(value: i128, most: i128) -> usize {
-    if value <= 0 || most <= 0 {
-        return 0;
-    }
-    let length = value.saturating_mul(BAR_MAX) / most;
-    usize::try_from(length.clamp(1, BAR_MAX)).unwrap_or(0)
-}
-
-/// From the dearest model to all the others.
-const SHADES: [char; 4] = ['█', '▓', '▒', '░'];
-const BAR_MAX: i128 = 24;
 
 #[cfg(test)]
 mod tests;

@@ -1,7 +1,17 @@
 //! What `tollgate usage` shows, as lines.
 
 use super::*;
+use crate::ledger::UsageRow;
+use crate::ledger::query::KeyedRow;
 use crate::pure::money::Credits;
+use crate::pure::time::Day;
+
+fn of_acme(rows: &[KeyedRow], period: Period, currency: &str) -> UsageShown {
+    let account: AccountId = "acme".parse().unwrap();
+    let mut summed = Summed::default();
+    summed.add(&account, rows);
+    UsageShown::of(Some(account), period.into(), currency.to_owned(), summed)
+}
 
 #[test]
 fn a_day_is_a_bar_in_the_shades_of_its_models() {
@@ -23,8 +33,7 @@ fn a_day_is_a_bar_in_the_shades_of_its_models() {
         row(2, "a/free", 0),
     ];
     rows.extend(["b/1", "b/2", "b/3"].map(|model| row(1, model, 1)));
-    let account = "acme".parse().unwrap();
-    let text = UsageShown::of(account, Period::Week.into(), "USD".to_owned(), &rows).text();
+    let text = of_acme(&rows, Period::Week, "USD").text();
     assert!(
         text.contains(&format!("{}{}\n", "█".repeat(16), "▓".repeat(8))),
         "{text}"
@@ -61,8 +70,9 @@ fn end_users_are_shown_dearest_first_and_calls_without_receipts_are_told() {
             key: None,
             row: row.clone(),
         };
-        let shown = UsageShown::of("acme".parse().unwrap(), Period::Week.into(), "USD".to_owned(), &[row]);
-        shown.by(By::EndUser, None).with_end_users(rows)
+        of_acme(&[row], Period::Week, "USD")
+            .by(By::EndUser, None)
+            .with_end_users(rows)
     };
     let all = shown(vec![of(None, 2, 100), of(Some("a\u{1b}[2Jb"), 3, 500)]);
     let text = all.text();
@@ -98,7 +108,7 @@ fn what_a_long_life_has_cost_is_exact() {
         },
     };
     let rows = [0, 31, 61].map(row);
-    let shown = UsageShown::of("acme".parse().unwrap(), Period::All.into(), "JPY".to_owned(), &rows);
+    let shown = of_acme(&rows, Period::All, "JPY").by(By::Model, None);
     let text = shown.text();
     let ends_so = |line: &str| line.ends_with(" 12265060.5");
     assert_eq!(text.lines().filter(|line| ends_so(line)).count(), 2, "{text}");
