@@ -9,6 +9,7 @@ use bytes::{Bytes, BytesMut};
 use clap::Args;
 use http::header::{self, HeaderMap, HeaderValue};
 use http::{Method, Uri};
+use pingora::ErrorType;
 use pingora::connectors::http::Connector;
 use pingora::http::RequestHeader;
 use pingora::protocols::http::client::HttpSession;
@@ -235,7 +236,21 @@ fn unreached(gateway: &RemoteGateway, why: &dyn std::fmt::Display) -> Failure {
 
 /// The connection failed: without what the other side sent.
 fn broken(gateway: &RemoteGateway, error: &pingora::Error) -> Failure {
-    unreached(gateway, &ErrorText(error).to_string().trim_start())
+    let text = ErrorText(error).to_string();
+    unreached(gateway, &known_cause(error.etype(), &text).unwrap_or(text.trim_start()))
+}
+
+/// Why no connection is made, in words that say what to do, where that is known.
+fn known_cause(kind: &ErrorType, text: &str) -> Option<&'static str> {
+    match kind {
+        ErrorType::ConnectRefused => Some("nothing listens there"),
+        ErrorType::ConnectTimedout => Some("it does not answer"),
+        ErrorType::TLSHandshakeFailure => {
+            let known = TLS_CAUSES.iter().find(|(words, _)| text.contains(words));
+            known.map(|(_, cause)| *cause)
+        }
+        _ => None,
+    }
 }
 
 /// Whether this is what a gateway answers that has not begun what it was asked for.
@@ -284,3 +299,24 @@ const ANSWERED_WITHIN: Duration = Duration::from_secs(60);
 /// A list of a million accounts.
 const ANSWER_BYTES_MAX: usize = 512 << 20;
 const USER_AGENT: HeaderValue = HeaderValue::from_static(concat!("tollgate/", env!("CARGO_PKG_VERSION")));
+/// Words of rustls, and what is told in their place.
+const TLS_CAUSES: [(&str, &str); 6] = [
+    (
+        "UnknownIssuer",
+        "its certificate is of an authority that is not known here: name the authority's file with --ca",
+    ),
+    (
+        "CaUsedAsEndEntity",
+        "its certificate is an authority's (CA:TRUE): it needs one of its own that the authority has signed, and --ca the authority's",
+    ),
+    (
+        "certificate not valid for name",
+        "its certificate is for other names than this: call it by one of those",
+    ),
+    ("certificate expired", "its certificate has expired"),
+    (
+        "certificate not valid yet",
+        "its certificate is not valid yet: is the clock right here?",
+    ),
+    ("InvalidContentType", "it does not speak TLS: is it http:// there?"),
+];

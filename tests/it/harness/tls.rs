@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair, KeyUsagePurpose};
+use rcgen::{BasicConstraints, Certificate, CertificateParams, IsCa, Issuer, KeyPair, KeyUsagePurpose};
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::rustls::ServerConfig;
 use tokio_rustls::rustls::crypto::ring;
@@ -41,9 +41,22 @@ impl Authority {
 
     /// A certificate for this name.
     pub fn identity(&self, name: &str) -> Identity {
-        let params = CertificateParams::new(vec![name.to_owned()]).unwrap();
+        let name = name.to_owned();
+        self.identity_of(move |params| *params = CertificateParams::new(vec![name]).unwrap())
+    }
+
+    /// A certificate for `localhost`, changed so.
+    pub fn identity_of(&self, change: impl FnOnce(&mut CertificateParams)) -> Identity {
+        let mut params = CertificateParams::new(vec!["localhost".to_owned()]).unwrap();
+        change(&mut params);
         let key = KeyPair::generate().unwrap();
-        let certificate = params.signed_by(&key, &self.issuer).unwrap();
+        Identity::of(&params.signed_by(&key, &self.issuer).unwrap(), &key)
+    }
+}
+
+impl Identity {
+    /// This certificate, with its key.
+    pub fn of(certificate: &Certificate, key: &KeyPair) -> Identity {
         let key = PrivateKeyDer::Pkcs8(PrivatePkcs8KeyDer::from(key.serialize_der()));
         let config = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
             .with_safe_default_protocol_versions()
@@ -53,9 +66,7 @@ impl Authority {
             .unwrap();
         Identity(Arc::new(config))
     }
-}
 
-impl Identity {
     /// What takes the connections of a server with it.
     pub fn acceptor(&self) -> TlsAcceptor {
         TlsAcceptor::from(Arc::clone(&self.0))

@@ -20,6 +20,7 @@ mod stripe_refunds;
 mod stripe_unassigned;
 mod twins;
 mod unanswered;
+mod unreached;
 mod unwritten;
 
 use std::net::SocketAddr;

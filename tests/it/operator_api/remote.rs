@@ -212,7 +212,10 @@ async fn what_keeps_a_command_from_a_gateway_is_said() {
     }
     for (url, says) in [
         ("http://203.0.113.1:9091", "plain HTTP to another machine"),
-        ("http://127.0.0.1:1", "cannot be asked"),
+        (
+            "http://127.0.0.1:1",
+            "the gateway at 127.0.0.1:1 cannot be asked: nothing listens there\n",
+        ),
         (
             "ftp://x",
             "--operator: \"ftp://x\" is not an address such as https://gateway.example.com:9091",
