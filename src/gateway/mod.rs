@@ -115,7 +115,7 @@ impl ProxyHttp for Tollgate {
         ctx: &mut Self::CTX,
     ) -> Result<()> {
         hook("upstream_response_filter", ctx);
-        crate::gateway::upstream::response::head(upstream_response, ctx)
+        crate::gateway::upstream::response::head(upstream_response, ctx, self.clock())
     }
 
     fn upstream_response_body_filter(

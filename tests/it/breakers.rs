@@ -39,17 +39,21 @@ async fn after_five_failures_in_a_row_a_target_is_passed_over_for_ten_seconds() 
 
 #[tokio::test]
 async fn a_retry_after_opens_the_breaker_for_as_long_as_it_says() {
-    let main = Upstream::of([
-        Reply::refusal(429, &[("retry-after", "30")], "x"),
-        Reply::chat("Hi", 9, 1),
-    ])
-    .await;
-    let spare = Upstream::always(Reply::chat("Hi", 9, 1)).await;
-    let gateway = Setup::over(&main).spare(&spare).start().await;
-    for (pause, from_main, from_spare) in [(0, 1, 1), (29_999, 1, 2), (1, 2, 2), (0, 3, 2)] {
-        gateway.clock.advance(pause);
-        gateway.http1.post("/llm/chat", request(TWIN)).await.ok();
-        assert_eq!((main.seen().len(), spare.seen().len()), (from_main, from_spare));
+    for said in [
+        ("retry-after", "30"),
+        ("retry-after", "29.5"),
+        ("retry-after", "Fri, 20 Nov 2026 10:00:30 GMT"),
+        ("retry-after-ms", "29001"),
+    ] {
+        let main = Upstream::of([Reply::refusal(429, &[said], "x"), Reply::chat("Hi", 9, 1)]).await;
+        let spare = Upstream::always(Reply::chat("Hi", 9, 1)).await;
+        let gateway = Setup::over(&main).spare(&spare).start().await;
+        for (pause, from_main, from_spare) in [(0, 1, 1), (29_999, 1, 2), (1, 2, 2), (0, 3, 2)] {
+            gateway.clock.advance(pause);
+            gateway.http1.post("/llm/chat", request(TWIN)).await.ok();
+            let seen = (main.seen().len(), spare.seen().len());
+            assert_eq!(seen, (from_main, from_spare), "{said:?}");
+        }
     }
 }
 

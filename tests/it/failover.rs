@@ -168,7 +168,11 @@ async fn a_busy_upstreams_retry_after_is_passed_on() {
     for (said, passed) in [
         (vec![("retry-after", "17")], "17"),
         (vec![], "5"),
-        (vec![("retry-after", "Fri, 20 Nov 2026 10:00:17 GMT")], "5"),
+        (vec![("retry-after", "Fri, 20 Nov 2026 10:00:17 GMT")], "17"),
+        (vec![("retry-after", "Fri, 20 Nov 2026 09:00:00 GMT")], "1"),
+        (vec![("retry-after", "1.5")], "2"),
+        (vec![("retry-after-ms", "2500"), ("retry-after", "17")], "3"),
+        (vec![("retry-after-ms", "soon"), ("retry-after", "17")], "17"),
     ] {
         let upstream = Upstream::always(Reply::refusal(429, &said, "slow down")).await;
         let gateway = Setup::over(&upstream).start().await;

@@ -3,8 +3,6 @@
 use http::Version;
 use http::header::{self, HeaderMap, HeaderValue};
 
-use super::circuit_breaker::RETRY_AFTER_SECS_MAX;
-use crate::pure::error::DEFAULT_RETRY_AFTER_SECS;
 use crate::pure::request_body::ResponseMode;
 use crate::pure::tap::Framing;
 
@@ -81,14 +79,6 @@ impl<'a> Fields<'a> {
             Framing::UntilClosed
         }
     }
-}
-
-/// How long the upstream asks to be left alone, in seconds, at most as long as a target is passed over for that.
-pub(super) fn retry_after_secs(headers: &HeaderMap) -> Option<u64> {
-    let text = headers.get(header::RETRY_AFTER)?.to_str().ok()?;
-    // An HTTP date is rare; a usual wait is as good.
-    let secs = text.trim().parse::<u64>().unwrap_or(DEFAULT_RETRY_AFTER_SECS);
-    Some(secs.min(RETRY_AFTER_SECS_MAX))
 }
 
 /// Why an answer cannot be used whose body is coded otherwise than in chunks.

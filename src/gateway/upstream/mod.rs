@@ -12,5 +12,6 @@ pub mod providers;
 pub(crate) mod refusal;
 pub(crate) mod request;
 pub(crate) mod response;
+mod retry_after;
 pub(crate) mod targets;
 pub(crate) mod verdict;

@@ -6,8 +6,9 @@ use http::{StatusCode, Version};
 use pingora::http::ResponseHeader;
 use pingora::{Error, ErrorType};
 
-use super::answer_head::{CODED, Fields, retry_after_secs};
+use super::answer_head::{CODED, Fields};
 use super::refusal;
+use super::retry_after::retry_after_secs;
 use super::targets::Candidate;
 use super::verdict::Verdict;
 use crate::clock::{Clock, monotonic};
@@ -28,7 +29,7 @@ const NO_CACHE: HeaderValue = HeaderValue::from_static("no-cache");
 ///
 /// # Errors
 /// To have the next target tried, or to end the call: the call's verdict says with what.
-pub(in crate::gateway) fn head(response: &mut ResponseHeader, ctx: &mut Ctx) -> pingora::Result<()> {
+pub(in crate::gateway) fn head(response: &mut ResponseHeader, ctx: &mut Ctx, clock: &Clock) -> pingora::Result<()> {
     let status = response.status.as_u16();
     let may_ask_another =
         ctx.is_streamed() && ctx.snapshot.config.timeouts.first_event.is_some() && is_another_left(ctx);
@@ -49,7 +50,7 @@ pub(in crate::gateway) fn head(response: &mut ResponseHeader, ctx: &mut Ctx) -> 
         *response = responses::head(StatusCode::OK, headers);
         return Ok(());
     }
-    let retry_after_secs = retry_after_secs(&response.headers);
+    let retry_after_secs = retry_after_secs(&response.headers, clock.now());
     let error = match problem {
         // Its body cannot be told from what surrounds it.
         Some(CODED) => ApiError::UpstreamUnreachable,
