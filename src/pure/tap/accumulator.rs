@@ -4,6 +4,7 @@ use std::ops::Range;
 
 use rust_decimal::Decimal;
 
+use super::choice_set::ChoiceSet;
 use super::response_metadata::{Finishes, Said};
 use super::schema::{Node, Role};
 use super::spans::Spans;
@@ -19,7 +20,8 @@ use crate::pure::usage::{CompletionFrom, Figure, Report, Reports, Usage};
 pub(super) struct Reading {
     pub(super) counter: TokenCounter,
     pub(super) reports: Reports,
-    /// A believed report of the completion stood in no choice: it is of all of them.
+    /// Of the believed reports of the completion in the last document that had any, one stood in no choice: it is of all of them. One of an
+    /// earlier document has nothing of what came since.
     pub(super) has_report_of_all: bool,
     pub(super) identity: Identity,
     finishes: Finishes,
@@ -77,15 +79,13 @@ pub(super) struct Seen {
     pub(super) usage: bool,
     /// A report of the completion that is believed.
     pub(super) completion: bool,
+    /// One of those stands in no choice.
+    pub(super) completion_of_all: bool,
     /// The sides as the last report has them.
     pub(super) last_sides: Sides,
     /// The sides as the usage object in the document's root has them.
     pub(super) sides: Sides,
 }
-
-/// Choices of an answer, by their indexes: those below [`ChoiceSet::CHOICES_MAX`].
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct ChoiceSet(u128);
 
 /// The `choices` of a document.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -94,33 +94,6 @@ pub(super) enum Choices {
     Absent,
     Empty,
     Some,
-}
-
-impl ChoiceSet {
-    /// Most choices that are told apart.
-    const CHOICES_MAX: u64 = 128;
-
-    /// With the choice of this index.
-    fn insert(&mut self, index: u64) {
-        if index < ChoiceSet::CHOICES_MAX {
-            self.0 |= 1_u128 << index;
-        }
-    }
-
-    /// Whether the choice of this index is among them.
-    fn contains(self, index: u64) -> bool {
-        index < ChoiceSet::CHOICES_MAX && self.0 >> index & 1 == 1
-    }
-
-    /// With those.
-    pub(super) fn add(&mut self, others: ChoiceSet) {
-        self.0 |= others.0;
-    }
-
-    /// Whether there are so many, whatever their indexes.
-    pub(super) fn has(self, choices: u64) -> bool {
-        u64::from(self.0.count_ones()) >= choices.min(ChoiceSet::CHOICES_MAX)
-    }
 }
 
 impl Reading {
@@ -201,8 +174,11 @@ impl Reading {
             Node::Usage => {
                 self.seen.last_sides = Sides::of(&self.report);
                 let is_of_completion = self.reports.add(std::mem::take(&mut self.report));
-                self.seen.completion |= is_of_completion;
-                self.has_report_of_all |= is_of_completion && !self.choice.is_open;
+                if is_of_completion {
+                    self.seen.completion = true;
+                    self.seen.completion_of_all |= !self.choice.is_open;
+                    self.has_report_of_all = self.seen.completion_of_all;
+                }
             }
             Node::Choice => {
                 self.counter.end_choice();

@@ -8,6 +8,7 @@
 //! they say), `spans` (where they stand), `text` (the counter of tokens), `usage_object` (the usage as a client is told it).
 
 mod accumulator;
+mod choice_set;
 mod error_event;
 mod event;
 mod fast_path;

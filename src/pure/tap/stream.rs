@@ -3,7 +3,8 @@
 use bytes::Bytes;
 
 use super::Forward;
-use super::accumulator::{ChoiceSet, Choices, Reading};
+use super::accumulator::{Choices, Reading};
+use super::choice_set::ChoiceSet;
 use super::event::{DataAt, Terminal};
 use super::fast_path::FastPath;
 use super::output::Output;
@@ -34,12 +35,11 @@ pub use options::{HOLD_BYTES_MAX, TapOptions};
 /// 3. the end: an open event is closed, and `[DONE]` added when the upstream sent none;
 /// 4. with a tariff: the usages in an event, of which the last tells the cost, and none tells the provider's own.
 ///
-/// So that 1 and 2 hold however a stream is cut, and so that a stream which dies in the middle of an event leaves no
-/// half of it behind, the bytes of an event that is not yet complete wait here. That delays no client, since none can
-/// read an incomplete event: bytes wait only while the event's JSON is incomplete (not for its blank line) and only up
-/// to [`TapOptions::hold_bytes_max`]. Beyond that an event passes as it comes (but for half a character at its end) and
-/// cannot be left out any more; it is counted like any other. If the stream dies within it, its JSON is closed, so that
-/// the client reads the error event that follows and not a broken one.
+/// So that 1 and 2 hold however a stream is cut, and so that a stream which dies in the middle of an event leaves no half of it behind, the
+/// bytes of an event that is not yet complete wait here. That delays no client, since none can read an incomplete event: bytes wait only
+/// while the event's JSON is incomplete (not for its blank line) and only up to [`TapOptions::hold_bytes_max`]. Beyond that an event passes
+/// as it comes (but for half a character at its end) and cannot be left out any more; it is counted like any other. If the stream dies
+/// within it, its JSON is closed, so that the client reads the error event that follows and not a broken one.
 #[derive(Debug)]
 pub struct StreamTap {
     options: TapOptions,

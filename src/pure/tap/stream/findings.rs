@@ -44,7 +44,7 @@ impl StreamTap {
         let after = delivered.0.saturating_sub(self.reported_at);
         let mut usage = self.reading.reports.usage_behind(delivered, after)?;
         if self.options.choices > 1 && !self.reading.has_report_of_all {
-            // Each report stood in a choice, and may be of that alone.
+            // The last reports stood in choices, and may be of these alone.
             usage.completion = usage.completion.max(delivered);
         }
         Some(usage)

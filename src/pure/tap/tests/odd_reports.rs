@@ -137,6 +137,15 @@ fn what_is_reported_in_choices_alone_counts_no_less_than_what_all_of_them_have_s
     let of_all = "data: {\"choices\":[],\"usage\":{\"prompt_tokens\":9,\"completion_tokens\":5}}\n\n".to_owned();
     let groq =
         "data: {\"choices\":[],\"x_groq\":{\"usage\":{\"prompt_tokens\":9,\"completion_tokens\":5}}}\n\n".to_owned();
+    // Of what had come by then.
+    let early = "data: {\"choices\":[],\"usage\":{\"prompt_tokens\":9,\"completion_tokens\":1}}\n\n".to_owned();
+    let usage = r#""usage":{"prompt_tokens":9,"completion_tokens":5}"#;
+    let ending = concat!(
+        r#""choices":[{"index":1,"delta":{},"finish_reason":"stop","#,
+        r#""usage":{"prompt_tokens":9,"completion_tokens":3}}]"#
+    );
+    let usage_behind = format!("data: {{{ending},{usage}}}\n\n");
+    let usage_before = format!("data: {{{usage},{ending}}}\n\n");
     let broken = "data: {\"choices\":[{\"index\":1,\n\n".to_owned();
     let both = || vec![text(0), text(1), end(0, 3), end(1, 3)];
     let call = Call::of(CATALOGUE);
@@ -149,6 +158,10 @@ fn what_is_reported_in_choices_alone_counts_no_less_than_what_all_of_them_have_s
         (2, [both(), vec![of_all.clone()]].concat(), 5),
         (2, [both(), vec![groq]].concat(), 5),
         (2, vec![text(0), text(1), end(0, 3), broken, of_all], 5),
+        (2, [vec![early.clone()], both()].concat(), 6),
+        (2, vec![text(0), early, text(1), end(0, 3), end(1, 3)], 6),
+        (2, vec![text(0), text(1), end(0, 3), usage_behind], 5),
+        (2, vec![text(0), text(1), end(0, 3), usage_before], 5),
     ] {
         let stream = [events.concat(), DONE.to_owned()].concat();
         for cut in 0..=stream.len() {
