@@ -315,7 +315,7 @@ fn is_good(config: &Config, account: &AccountId, key: &ApiKey) -> Result<bool, F
     let list = AdminOp::KeyList {
         account: account.clone(),
     };
-    let AdminReply::Keys { keys } = ask(config, list)? else {
+    let AdminReply::Keys { keys, .. } = ask(config, list)? else {
         return Err(Failure::wrong_reply());
     };
     let id = KeyId::of(&key.digest());

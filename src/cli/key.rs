@@ -16,6 +16,7 @@ use crate::ledger::KeyRecord;
 use crate::ledger::admin::{AdminOp, AdminReply, KeyRef};
 use crate::ledger::key_settings::{KeyChange, KeySettings};
 use crate::ledger::shown::CredentialState;
+use crate::ledger::terms::AccountStatus;
 use crate::pure::ids::{AccountId, ApiKey, KeyId, Tier};
 use crate::pure::limits::LimitOverrides;
 use crate::pure::policy::DomainPattern;
@@ -106,9 +107,13 @@ pub(super) fn run(command: KeyCommand, config: &Config, format: Format) -> Resul
             })
         }
         KeyCommand::List { name } => match ask(config, AdminOp::KeyList { account: name.clone() })? {
-            AdminReply::Keys { keys } => {
-                let keys = keys.into_iter().map(KeyShown::of).collect();
-                Answer::of(&KeysShown { account: name, keys }, format)
+            AdminReply::Keys { keys, account_status } => {
+                let shown = KeysShown {
+                    account: name,
+                    account_status,
+                    keys: keys.into_iter().map(KeyShown::of).collect(),
+                };
+                Answer::of(&shown, format)
             }
             _ => Err(Failure::wrong_reply()),
         },
@@ -218,6 +223,8 @@ impl Show for Created<'_> {
 #[derive(Serialize)]
 struct KeysShown {
     account: AccountId,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    account_status: Option<AccountStatus>,
     keys: Vec<KeyShown>,
 }
 
@@ -314,10 +321,20 @@ pub(super) fn key_table(keys: &[KeyShown]) -> String {
 
 impl Show for KeysShown {
     fn text(&self) -> String {
-        match self.keys.is_empty() {
-            true => format!("no keys: tollgate key create --account {}\n", self.account),
-            false => key_table(&self.keys),
+        if self.keys.is_empty() {
+            return format!("no keys: tollgate key create --account {}\n", self.account);
         }
+        let mut text = key_table(&self.keys);
+        if let Some(status) = self.account_status
+            && let Some(stop) = status.stop()
+        {
+            let (account, status, reason) = (&self.account, status.name(), stop.name());
+            line(
+                &mut text,
+                format_args!("{account} is {status}: calls with its keys are refused ({reason})"),
+            );
+        }
+        text
     }
 }
 

@@ -217,11 +217,24 @@ fn terms(place: &Place) {
     assert!(!place.run("account list").stdout.contains("STATUS"));
     assert_eq!(place.run("account list --search zoe").stdout, "no such accounts\n");
 
+    place.run("key create --account acme");
+    let key_list = || {
+        let (_, shown) = place.json("key list acme");
+        let text = place.run("key list acme").stdout;
+        let below = text.lines().last().unwrap().to_owned();
+        (shown["account_status"].as_str().unwrap().to_owned(), below)
+    };
+    let (status, below) = key_list();
+    assert!(status == "active" && below.contains("active"), "{status} {below}");
     let (_, suspended) = place.json("account suspend acme");
     assert_eq!(suspended["status"], "suspended");
     assert!(place.run("account list").stdout.contains("suspended"));
+    let refused = "acme is suspended: calls with its keys are refused (account_suspended)";
+    assert_eq!(key_list(), ("suspended".to_owned(), refused.to_owned()));
     assert_eq!(place.json("account resume acme").1["status"], "active");
     assert_eq!(place.json("account close acme").1["status"], "closed");
+    let refused = "acme is closed: calls with its keys are refused (account_closed)";
+    assert_eq!(key_list(), ("closed".to_owned(), refused.to_owned()));
     assert!(place.error("account resume acme").contains("cannot be opened again"));
     assert!(place.error("key create --account acme").contains("closed"));
     assert!(place.error("credits add acme 1 --reference Z").contains("closed"));

@@ -50,7 +50,7 @@ impl OfKey {
         let op = AdminOp::KeyList {
             account: account.clone(),
         };
-        let AdminReply::Keys { keys } = ask(config, op)? else {
+        let AdminReply::Keys { keys, .. } = ask(config, op)? else {
             return Err(Failure::wrong_reply());
         };
         let record = keys.iter().find(|known| known.id == *key).ok_or_else(|| {

@@ -9,6 +9,7 @@ use super::events::{Event, EventCount};
 use super::operators::{ActPage, OperatorRecord};
 use super::reports::{AuditFinding, AuditReport, RecoverReport};
 use crate::ledger::query::{EndUserUsage, KeyedRow};
+use crate::ledger::terms::AccountStatus;
 use crate::ledger::{KeyRecord, UsageRow, pico};
 use crate::pure::account::Spent;
 use crate::pure::ids::AccountId;
@@ -48,6 +49,9 @@ pub enum AdminReply {
     Keys {
         /// Oldest first.
         keys: Vec<KeyRecord>,
+        /// Whether their account may call; none where a gateway of before it was told answers.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        account_status: Option<AccountStatus>,
     },
     /// Usage.
     Usage {

@@ -90,7 +90,7 @@ fn what_was_made_for_somebody_who_has_gone_is_revoked_again() {
         drop(asking);
         answer(asked, Arc::clone(&store), &Arc::new(())).unwrap_err();
     }
-    let AdminReply::Keys { keys } = store.run_blocking(AdminOp::KeyList { account }).unwrap() else {
+    let AdminReply::Keys { keys, .. } = store.run_blocking(AdminOp::KeyList { account }).unwrap() else {
         panic!("no keys");
     };
     for (digest, is_revoked) in [(old, false), (own, false), (lost, true), (new, true)] {

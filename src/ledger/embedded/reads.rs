@@ -89,6 +89,7 @@ impl Shared {
             }
             AdminOp::KeyList { account } => self.found(account).map(|cell| AdminReply::Keys {
                 keys: self.keys_of(&cell),
+                account_status: Some(cell.record.load().terms.status),
             }),
             AdminOp::KeySpent { account, key, reset } => self.found(account).map(|cell| {
                 let now = self.clock.now();

@@ -115,9 +115,11 @@ impl Shared {
             }
             AdminOp::KeyShow { key } => self.show_key(link, &key).await,
             AdminOp::KeyList { account } => {
-                self.view(link, &account).await?;
-                let keys = self.keys_of(link, &account).await?;
-                Ok(AdminReply::Keys { keys })
+                let view = self.view(link, &account).await?;
+                Ok(AdminReply::Keys {
+                    keys: self.keys_of(link, &account).await?,
+                    account_status: Some(view.record.terms.status),
+                })
             }
             AdminOp::KeySet { key, change } => self.set_key(link, &key, &change).await,
             AdminOp::KeySpent { account, key, reset } => {

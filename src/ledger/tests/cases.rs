@@ -184,6 +184,7 @@ cases! {
         a_balance_cannot_leave_its_range,
         keys_are_listed_found_and_revoked,
         a_key_is_made_once,
+        a_list_of_keys_says_whether_their_account_may_call,
         a_key_lists_so_many_domains,
         a_key_cannot_be_above_its_account,
         a_key_ends_and_counts_within_bounds,

@@ -199,6 +199,16 @@ impl KeyWithSpending {
     }
 }
 
+/// The keys of an account.
+#[derive(Serialize)]
+pub(super) struct KeysShown {
+    #[serde(flatten)]
+    pub(super) page: Page<KeyShown>,
+    /// Whether it may call. Where it may not, its keys open nothing, whatever their own state.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) account_status: Option<AccountStatus>,
+}
+
 /// A credit entry.
 #[derive(Serialize)]
 pub(super) struct EntryShown {

@@ -18,8 +18,11 @@ async fn what_a_closed_account_or_a_key_that_is_over_does_not_take_is_a_conflict
             assert!(message.contains(says), "{ground:?} {path}: {message}");
         };
         conflict(&format!("{revoked}/rotate"), rotation.clone(), "is revoked").await;
+        let account_status = async || desk.get("/v1/accounts/acme/keys").await["account_status"].clone();
+        assert_eq!(account_status().await, "active", "{ground:?}");
         let closed = json!({ "status": "closed" });
         desk.admin("PATCH", "/v1/accounts/acme", closed).await.done(200);
+        assert_eq!(account_status().await, "closed", "{ground:?}");
         conflict(&format!("{good}/rotate"), rotation, "is closed").await;
         conflict("/v1/accounts/acme/keys", json!({}), "is closed").await;
         let credit = "/v1/accounts/acme/credits";

@@ -145,7 +145,7 @@ fn what_the_successor_made_is_there_when_the_ledger_comes_back() {
     }
     for (account, count) in [("acme", 2), ("later", 1)] {
         let account = account.parse().unwrap();
-        let AdminReply::Keys { keys } = rig.store.run_blocking(AdminOp::KeyList { account }).unwrap() else {
+        let AdminReply::Keys { keys, .. } = rig.store.run_blocking(AdminOp::KeyList { account }).unwrap() else {
             panic!("no keys");
         };
         assert_eq!(keys.len(), count, "{keys:?}");

@@ -212,7 +212,7 @@ fn the_same_key_again_does_what_was_left_of_its_making() {
     let keys = |account: &str| {
         let account = account.parse().unwrap();
         match run(&ledger, AdminOp::KeyList { account }).unwrap() {
-            AdminReply::Keys { keys } => keys.len(),
+            AdminReply::Keys { keys, .. } => keys.len(),
             other => panic!("{other:?}"),
         }
     };

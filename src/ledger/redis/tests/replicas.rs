@@ -126,7 +126,7 @@ fn create(caller: &Caller, digest: &str) -> AdminOp {
 /// Which of the account's keys are good.
 fn good_keys(ledger: &Ledger, caller: &Caller) -> Vec<KeyId> {
     let account = caller.account.id.clone();
-    let Ok(AdminReply::Keys { keys }) = run(ledger, AdminOp::KeyList { account }) else {
+    let Ok(AdminReply::Keys { keys, .. }) = run(ledger, AdminOp::KeyList { account }) else {
         panic!("no keys");
     };
     let good = keys

@@ -50,7 +50,7 @@ fn not_confirmed(ledger: &Ledger, op: AdminOp) -> String {
 fn revoked(ledger: &Ledger) -> Vec<(KeyId, bool)> {
     let account = "acme".parse().unwrap();
     match run(ledger, AdminOp::KeyList { account }).unwrap() {
-        AdminReply::Keys { keys } => keys.into_iter().map(|key| (key.id, key.revoked.is_some())).collect(),
+        AdminReply::Keys { keys, .. } => keys.into_iter().map(|key| (key.id, key.revoked.is_some())).collect(),
         other => panic!("{other:?}"),
     }
 }

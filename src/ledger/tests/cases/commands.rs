@@ -2,8 +2,9 @@
 
 use crate::ledger::admin::operators::OperatorOp;
 use crate::ledger::admin::{AdminError, AdminOp, AdminReply, KeyRef};
+use crate::ledger::terms::AccountStatus;
 use crate::ledger::tests::rig::{NOW, Rig, audit_is_clean, block_on, credits, key_create, request};
-use crate::pure::ids::{ApiKey, KeyId, Tier};
+use crate::pure::ids::{AccountId, ApiKey, KeyId, Tier};
 use crate::pure::limits::LimitOverrides;
 use crate::pure::money::Credits;
 use crate::pure::operator::Role;
@@ -109,7 +110,7 @@ pub(super) fn keys_are_listed_found_and_revoked(rig: &Rig) {
     let list = AdminOp::KeyList {
         account: "acme".parse().unwrap(),
     };
-    let AdminReply::Keys { keys } = rig.run(list).unwrap() else {
+    let AdminReply::Keys { keys, .. } = rig.run(list).unwrap() else {
         panic!("no keys");
     };
     assert_eq!((keys.len(), &keys[1]), (2, &made));
@@ -300,9 +301,37 @@ fn key(account: &str, domains: usize) -> AdminOp {
 fn keys_of(rig: &Rig, account: &str) -> usize {
     let account = account.parse().unwrap();
     match rig.run(AdminOp::KeyList { account }).unwrap() {
-        AdminReply::Keys { keys } => keys.len(),
+        AdminReply::Keys { keys, .. } => keys.len(),
         other => panic!("{other:?}"),
     }
+}
+
+/// The keys of an account that was closed were shown as active, and nothing beside them said that none of them opens anything.
+pub(super) fn a_list_of_keys_says_whether_their_account_may_call(rig: &Rig) {
+    rig.caller("0");
+    let account: AccountId = "acme".parse().unwrap();
+    let told = || match rig
+        .run(AdminOp::KeyList {
+            account: account.clone(),
+        })
+        .unwrap()
+    {
+        AdminReply::Keys { account_status, .. } => account_status,
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(told(), Some(AccountStatus::Active));
+    for status in [AccountStatus::Suspended, AccountStatus::Active, AccountStatus::Closed] {
+        super::accounts::status(rig, status).unwrap();
+        assert_eq!(told(), Some(status));
+    }
+    // A gateway of before does not say it.
+    let before: AdminReply = serde_json::from_str(r#"{"reply":"keys","keys":[]}"#).unwrap();
+    let reply = AdminReply::Keys {
+        keys: Vec::new(),
+        account_status: None,
+    };
+    assert_eq!(before, reply);
+    assert_eq!(serde_json::to_string(&reply).unwrap(), r#"{"reply":"keys","keys":[]}"#);
 }
 
 pub(super) fn a_key_is_made_once(rig: &Rig) {

@@ -322,7 +322,7 @@ pub(super) fn a_key_keeps_its_settings(rig: &Rig) {
     let list = AdminOp::KeyList {
         account: caller.account.id.clone(),
     };
-    let AdminReply::Keys { keys } = rig.run(list).unwrap() else {
+    let AdminReply::Keys { keys, .. } = rig.run(list).unwrap() else {
         panic!("no keys");
     };
     assert_eq!(keys.iter().map(|key| &key.settings).collect::<Vec<_>>(), [&settings]);

@@ -17,7 +17,7 @@ use crate::pure::spend::Reset;
 use crate::server::operator::answer::Answer;
 use crate::server::operator::call::{Call, expect};
 use crate::server::operator::fields::{KeyName, Lifetime, RateLimit, given, present};
-use crate::server::operator::shown::{KeyShown, KeyWithSpending, Page};
+use crate::server::operator::shown::{KeyShown, KeyWithSpending, KeysShown, Page};
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -111,15 +111,16 @@ pub(in crate::server::operator) async fn list(call: &Call<'_>) -> Result<Answer,
     let op = AdminOp::KeyList {
         account: call.account()?,
     };
-    let keys = expect(call.run(op).await?, |reply| match reply {
-        AdminReply::Keys { keys } => Some(keys),
+    let (keys, account_status) = expect(call.run(op).await?, |reply| match reply {
+        AdminReply::Keys { keys, account_status } => Some((keys, account_status)),
         _ => None,
     })?;
     let now = call.api.ledger().now();
-    Ok(Answer::json(&Page {
+    let page = Page {
         data: keys.into_iter().map(|record| KeyShown::of(record, now)).collect(),
         next: None,
-    }))
+    };
+    Ok(Answer::json(&KeysShown { page, account_status }))
 }
 
 pub(in crate::server::operator) async fn show(call: &Call<'_>) -> Result<Answer, OperatorError> {
