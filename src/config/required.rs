@@ -85,4 +85,21 @@ mod tests {
         assert_eq!(log("access_log: off"), AccessLog::Off);
         assert_eq!(log("access_log: ./false"), AccessLog::File("./false".into()));
     }
+
+    #[test]
+    fn the_folder_of_an_access_log_is_the_gateways_own_within_data_dir() {
+        for (log, folder) in [
+            ("/var/lib/t/access.log", Some("/var/lib/t")),
+            ("/var/lib/t/logs/a/access.log", Some("/var/lib/t/logs/a")),
+            ("/var/lib/t/../access.log", None),
+            ("/var/lib/t", None),
+            ("/var/lib/other/access.log", None),
+            ("/var/log/access.log", None),
+            ("access.log", None),
+            ("stdout", None),
+        ] {
+            let config = parse(&format!("data_dir: /var/lib/t\naccess_log: {log}\n")).unwrap();
+            assert_eq!(config.own_log_folder(), folder.map(Path::new), "{log}");
+        }
+    }
 }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 use std::time::Duration;
 
 use serde::Deserialize;
@@ -246,6 +246,17 @@ impl Config {
         [self.listen, self.admin_listen]
             .into_iter()
             .chain(self.operator_address())
+    }
+
+    /// The folder of the access log, where that is `data_dir` or lies below it: a start makes it, as it makes that.
+    pub fn own_log_folder(&self) -> Option<&Path> {
+        let AccessLog::File(path) = &self.access_log else {
+            return None;
+        };
+        path.parent().filter(|folder| {
+            let below = folder.strip_prefix(&self.data_dir);
+            below.is_ok_and(|below| below.components().all(|part| matches!(part, Component::Normal(_))))
+        })
     }
 
     /// Whether a receipt of each call is written anywhere.

@@ -18,7 +18,7 @@ use std::path::Path;
 /// # Errors
 /// When it cannot be made.
 pub(crate) fn make(folder: &Path) -> io::Result<()> {
-    DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
+    make_for_unmapped(folder)?;
     if let Err(error) = change_in_place(&File::open(folder)?) {
         log::warn!(
             "{} copies on write, and cannot be told to do otherwise ({error}): a full disk may end the process there; see chattr +C",
@@ -26,6 +26,14 @@ pub(crate) fn make(folder: &Path) -> io::Result<()> {
         );
     }
     Ok(())
+}
+
+/// Makes a folder, and those above it, as [`make`] does, for files that are never mapped: they may change their places on disk.
+///
+/// # Errors
+/// When it cannot be made.
+pub(crate) fn make_for_unmapped(folder: &Path) -> io::Result<()> {
+    DirBuilder::new().recursive(true).mode(0o700).create(folder)
 }
 
 /// Whether files can be made in a folder once [`make`] has made it, as far as can be told without making anything.

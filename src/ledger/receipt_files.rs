@@ -6,15 +6,15 @@
 //!
 //! They say who bought what: what is made here is for the gateway's user alone. A file or a folder that is there keeps its mode.
 
-use std::fs::{DirBuilder, OpenOptions};
+use std::fs::OpenOptions;
 use std::io::{Read, Seek, SeekFrom, Write};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use super::folder::give_to_owner;
+use super::folder::{give_to_owner, make_for_unmapped};
 use super::known_time::KnownTime;
 use crate::clock::{Clock, monotonic};
 use crate::pure::receipt::Receipt;
@@ -63,7 +63,7 @@ impl ReceiptFiles {
         let named = |error: std::io::Error| {
             std::io::Error::new(error.kind(), format!("receipts.files: {}: {error}", folder.display()))
         };
-        make(folder).map_err(named)?;
+        make_for_unmapped(folder).map_err(named)?;
         let before = newest_day(folder).map(Day::start);
         let state = Arc::new(State {
             folder: folder.to_owned(),
@@ -283,7 +283,7 @@ impl State {
         };
         let mut file = match open() {
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
-                make(&self.folder)?;
+                make_for_unmapped(&self.folder)?;
                 open()?
             }
             opened => opened?,
@@ -313,11 +313,6 @@ impl State {
             }
         }
     }
-}
-
-/// Makes a folder, and those above it, where they are missing.
-fn make(folder: &Path) -> std::io::Result<()> {
-    DirBuilder::new().recursive(true).mode(0o700).create(folder)
 }
 
 /// The day of the newest file that has receipts: that day the clock has said before. None without any; of a folder that cannot be read

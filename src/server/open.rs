@@ -20,6 +20,7 @@ use crate::config::Config;
 use crate::gateway::Tollgate;
 use crate::gateway::state::Books;
 use crate::ledger;
+use crate::ledger::folder::make_for_unmapped;
 use crate::ledger::journal::{self, Journal};
 use crate::ledger::{Ledger, ReceiptFiles, StoreError};
 use crate::net::dns::Resolver;
@@ -67,6 +68,9 @@ pub(crate) fn open_beside(tollgate: &Tollgate, start: Start) -> Result<Opened, S
         Ok::<_, StartError>(())
     })?;
     let (log, traces, receipts) = Step::Logs.take(|| {
+        if let Some(folder) = config.own_log_folder() {
+            make_for_unmapped(folder).map_err(|error| format!("access_log: {}: {error}", folder.display()))?;
+        }
         let log = access_log::Writer::start(telemetry, &config.access_log)?;
         let traces = otlp::Exporter::prepare(telemetry, &config.traces)?;
         let keep_days = config.receipts.files_keep_days;

@@ -137,7 +137,7 @@ fn problems(config: &Config, is_running: bool) -> impl Iterator<Item = Problem> 
         ("data_dir", |config| {
             named(&config.data_dir, can_be_made(&config.data_dir))
         }),
-        ("access_log", |config| can_be_logged(&config.access_log)),
+        ("access_log", can_be_logged),
         ("receipts.files", |config| match &config.receipts.files {
             Some(folder) => named(folder, can_be_made(folder)),
             None => Ok(()),
@@ -178,15 +178,33 @@ fn can_be_bound(address: SocketAddr) -> Result<()> {
 }
 
 /// Where the log goes to a file: a pipe would tell its reader an end if it were tried.
-fn can_be_logged(log: &AccessLog) -> Result<()> {
-    let AccessLog::File(path) = log else { return Ok(()) };
+fn can_be_logged(config: &Config) -> Result<()> {
+    let AccessLog::File(path) = &config.access_log else {
+        return Ok(());
+    };
     let tried = match std::fs::metadata(path) {
         Ok(there) if there.is_file() || there.is_dir() => OpenOptions::new().append(true).open(path).map(drop),
         Ok(_) => Ok(()),
-        Err(error) if error.kind() == ErrorKind::NotFound => takes_files(path.parent().unwrap_or(Path::new(""))),
+        Err(error) if error.kind() == ErrorKind::NotFound => match config.own_log_folder() {
+            Some(folder) => can_be_made(folder),
+            None => takes_log(path.parent().unwrap_or(Path::new(""))),
+        },
         Err(error) => Err(error),
     };
     named(path, tried)
+}
+
+/// A folder that nobody makes but whoever runs the gateway.
+fn takes_log(folder: &Path) -> Result<()> {
+    takes_files(folder).map_err(|error| {
+        if error.kind() != ErrorKind::NotFound {
+            return error;
+        }
+        let folder = folder.display();
+        let advice =
+            format!("make the folder {folder} for the gateway's user: it makes none for its log outside data_dir");
+        Error::new(ErrorKind::NotFound, format!("{error}; {advice}"))
+    })
 }
 
 fn store(config: &Config) -> Result<()> {

@@ -1,6 +1,7 @@
 //! The operator's commands on the real binary: `check` with every mistake, `top`, completions, the man page; and the commands of the systemd
 //! unit, as systemd would run them.
 
+use std::os::unix::fs::PermissionsExt;
 use std::process::Command;
 
 use rust_decimal::Decimal;
@@ -12,6 +13,26 @@ use crate::harness::metrics::Metrics;
 use crate::harness::operator::Process;
 use crate::harness::redis_server::RedisServer;
 use crate::harness::{Reply, Upstream, eventually};
+
+/// It had to be made by hand: the folder that a start makes was missing before the first one.
+#[tokio::test]
+async fn a_start_makes_the_folder_of_an_access_log_within_data_dir() {
+    let upstream = Upstream::always(Reply::chat("Hi", 9, 1)).await;
+    let process = Process::start(&upstream, |conf| {
+        let data = conf["data_dir"].as_str().unwrap().to_owned();
+        conf["access_log"] = format!("{data}/logs/access.log").into();
+    })
+    .await;
+    process.client.post("/llm/chat", request(SMALL)).await.ok();
+    let log = process.path("data/logs/access.log");
+    eventually("the call's line", async || {
+        let lines = std::fs::read_to_string(&log).ok()?;
+        lines.contains(SMALL).then_some(())
+    })
+    .await;
+    let folder = std::fs::metadata(process.path("data/logs")).unwrap();
+    assert_eq!(folder.permissions().mode() & 0o777, 0o700);
+}
 
 #[tokio::test]
 async fn check_tells_every_mistake_with_file_and_line() {

@@ -110,7 +110,7 @@ pub(super) const WRONG_CATALOGUE: [Case; 6] = [
 ];
 
 /// Files and folders.
-pub(super) const WRONG_FILES: [Case; 10] = [
+pub(super) const WRONG_FILES: [Case; 12] = [
     case("no certificate", At::Conf("cert"), "cert.pem: ", |place| {
         place.conf += &format!("tls:\n  cert: {0}/cert.pem\n  key: {0}/key.pem\n", place.root());
     }),
@@ -148,9 +148,27 @@ pub(super) const WRONG_FILES: [Case; 10] = [
     case(
         "an access log in no folder",
         At::Conf("access_log"),
-        "No such file",
+        "No such file or directory (os error 2); make the folder ",
         |place| {
             place.set_path("access_log", "logs/access");
+        },
+    ),
+    case(
+        "an access log beside the data_dir",
+        At::Conf("access_log"),
+        "No such file or directory (os error 2); make the folder ",
+        |place| {
+            place.set_path("access_log", "data/../logs/access");
+        },
+    ),
+    case(
+        "an access log below a file in the data_dir",
+        At::Conf("access_log"),
+        "Not a directory",
+        |place| {
+            fs::create_dir(place.path("data")).unwrap();
+            fs::write(place.path("data/logs"), "").unwrap();
+            place.set_path("access_log", "data/logs/access");
         },
     ),
     case("receipts below a file", At::Conf("files"), "Not a directory", |place| {

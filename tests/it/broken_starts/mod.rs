@@ -93,6 +93,19 @@ fn a_start_with_a_mistake_about_what_else_was_added_says_which_and_where() {
     fail_all(&WRONG_PAGES);
 }
 
+/// `check` asked for a folder that the first start makes.
+#[test]
+fn an_access_log_within_a_data_dir_that_is_not_there_yet_is_no_mistake() {
+    let within = case("", At::Nowhere, "", |place| {
+        place.set_path("access_log", "data/logs/access.log");
+    });
+    let place = Place::broken_by(&within);
+    let before = place.listing();
+    let (status, said) = place.run("check").unwrap();
+    assert_eq!(status, Some(0), "{said}");
+    assert_eq!(place.listing(), before, "nothing is made");
+}
+
 fn fail_all(cases: &[Case]) {
     let mistakes: Vec<String> = cases.iter().filter_map(|case| fail(case).err()).collect();
     assert!(mistakes.is_empty(), "\n{}", mistakes.join("\n"));
