@@ -228,4 +228,23 @@ mod tests {
             assert_eq!(one.is_same(other), is_same, "{one:?} {other:?}");
         }
     }
+
+    /// No file is another thing than one that cannot be looked at.
+    #[test]
+    fn which_file_it_was_stays_kept_where_it_cannot_be_looked_at() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("ledger.db");
+        std::fs::write(&file, "x").unwrap();
+        let path = folder.path().join("ledger.lock");
+        std::fs::write(&path, "").unwrap();
+        let lock = File::options().read(true).write(true).open(path).unwrap();
+        keep(&file, &lock);
+        let known = kept(&lock);
+        assert!(known.is_some());
+        // A file has nothing below it.
+        keep(&file.join("ledger.db"), &lock);
+        assert_eq!(kept(&lock), known);
+        keep(&folder.path().join("other.db"), &lock);
+        assert_eq!(kept(&lock), None);
+    }
 }

@@ -169,6 +169,8 @@ fn nothing_is_written_to_a_file_that_is_not_in_its_place() {
         assert!(thread.shared.unwritable.load(Ordering::Relaxed), "calls are refused");
         let added = add(&mut thread, "lost");
         assert!(matches!(&added, Err(AdminError::Store(_))), "{added:?}");
+        let lines = logged(|| thread.committer.sync_or_retry());
+        assert_eq!(lines, Vec::<String>::new(), "it is told already");
         assert!(thread.committer.sync().is_err(), "the journal keeps its entries");
         std::fs::rename(&aside, &thread.path).unwrap();
         thread.committer.commit_or_retry();

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::ops::Range;
+use std::sync::Arc;
 
 use futures::future::join_all;
 
@@ -10,6 +11,7 @@ use crate::ledger::Ledger;
 use crate::ledger::admin::accounts::AccountOp;
 use crate::ledger::admin::events::{Event, EventKind, EventOp};
 use crate::ledger::admin::{AdminError, AdminOp, AdminReply};
+use crate::ledger::redis::shared::Shared;
 use crate::ledger::terms::TermsChange;
 use crate::ledger::tests::cases::events::told;
 use crate::ledger::tests::redis_group::RedisCluster;
@@ -203,22 +205,41 @@ fn all_accounts_are_looked_through_once_and_again_where_something_may_have_been_
     let server = RedisServer::start();
     let raises = node(&server, patient());
     let (shared, _runtime) = RedisLedger::reach(&server.url(), patient()).unwrap();
-    let claimed = || {
-        let op = AdminOp::Event(EventOp::Claim {
-            limit: 10,
-            lease_ms: 60_000,
-        });
-        match block_on(async { shared.execute(&shared.link(), op).await }).unwrap() {
-            AdminReply::Events { events, .. } => events.len(),
-            other => panic!("{other:?}"),
-        }
-    };
     caller_of(&raises, "acme", "1", LimitOverrides::default());
-    assert_eq!(claimed(), 1);
+    assert_eq!(claimed(&shared), (1, true));
     caller_of(&raises, "beta", "1", LimitOverrides::default());
-    assert_eq!(claimed(), 0, "all accounts were looked through a moment ago");
+    assert_eq!(
+        claimed(&shared),
+        (0, true),
+        "all accounts were looked through a moment ago"
+    );
     shared.events.doubt();
-    assert_eq!(claimed(), 1);
+    assert_eq!(claimed(&shared), (1, true));
+}
+
+/// Of a gateway whose thread does not run: how many it claims, and whether all of the ledger said what it has.
+fn claimed(shared: &Arc<Shared>) -> (usize, bool) {
+    let op = AdminOp::Event(EventOp::Claim {
+        limit: 10,
+        lease_ms: 60_000,
+    });
+    match block_on(async { shared.execute(&shared.link(), op).await }) {
+        Ok(AdminReply::Events { events, missed }) => (events.len(), missed.is_none()),
+        Err(AdminError::Store(_)) => (0, false),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn names_of_accounts_that_could_not_be_read_are_read_at_the_next_look() {
+    let server = RedisServer::start();
+    caller_of(&node(&server, patient()), "acme", "1", LimitOverrides::default());
+    let (shared, _runtime) = RedisLedger::reach(&server.url(), patient()).unwrap();
+    server.ask("RENAME tg1:accounts aside");
+    server.ask("SET tg1:accounts unreadable");
+    assert_eq!(claimed(&shared), (0, false));
+    server.ask("RENAME aside tg1:accounts");
+    assert_eq!(claimed(&shared), (1, true));
 }
 
 /// What is claimed for a second, and whether all of the ledger said what it has.
