@@ -6,9 +6,11 @@ use tokio::runtime::Runtime;
 use super::raise_and_debit;
 use crate::gateway::admission::Admission;
 use crate::gateway::billing::closed_call::{ClosedCall, Ending};
+use crate::gateway::billing::keep_within::owed_now;
 use crate::gateway::billing::tests::rig::{
     Asked, Books, STREAM, UNBOUNDED, call_of, closed, event, pass, reported, thousandths,
 };
+use crate::pure::bill::COUNTED_INLINE_BYTES_MAX;
 use crate::pure::receipt::Billed;
 use crate::pure::usage::{CompletionTokens, PromptTokens, Usage};
 
@@ -262,4 +264,28 @@ fn where_nobody_can_be_asked_what_was_admitted_is_debited() {
     });
     assert_eq!(books.lifecycle.in_flight(), 1, "that of the request alone");
     assert_eq!(books.figures().1, "0");
+}
+
+/// Counting a long prompt would hold up the stream: it is taken for as long as was admitted, which was a hundred tokens.
+#[test]
+fn what_is_owed_beside_a_long_prompt_is_what_the_hold_pays_for_beside_the_admitted_one() {
+    let books = Books::with("10");
+    let words = "one two three ".repeat(6_000);
+    let of = |message: &str, n| {
+        let asked = Asked {
+            message,
+            held: "0.2",
+            ..UNBOUNDED
+        };
+        let mut ctx = books.call(n, &asked);
+        pass(&mut ctx, &event(&" international".repeat(80)), false);
+        let call = call_of(&mut ctx);
+        (call.body.visited_bytes(), owed_now(call).unwrap().0.0)
+    };
+    let one = of("o", 1).0;
+    let longest = usize::try_from(COUNTED_INLINE_BYTES_MAX - one + 1).unwrap();
+    // Counted, it costs far more than is held: what was admitted is owed.
+    assert_eq!(of(&words[..longest], 2), (COUNTED_INLINE_BYTES_MAX, 10));
+    assert_eq!(of(&words[..=longest], 3), (COUNTED_INLINE_BYTES_MAX + 1, 50));
+    assert_eq!(of(&words, 4).1, 50);
 }
