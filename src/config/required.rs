@@ -101,5 +101,13 @@ mod tests {
             let config = parse(&format!("data_dir: /var/lib/t\naccess_log: {log}\n")).unwrap();
             assert_eq!(config.own_log_folder(), folder.map(Path::new), "{log}");
         }
+        for (data_dir, log, folder) in [
+            ("data", "./data/logs/access.log", Some("./data/logs")),
+            ("./data", "data/access.log", Some("data")),
+            ("./data", "data/../access.log", None),
+        ] {
+            let config = parse(&format!("data_dir: {data_dir}\naccess_log: {log}\n")).unwrap();
+            assert_eq!(config.own_log_folder(), folder.map(Path::new), "{log}");
+        }
     }
 }

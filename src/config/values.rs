@@ -253,8 +253,11 @@ impl Config {
         let AccessLog::File(path) = &self.access_log else {
             return None;
         };
+        // Either may be relative, or begin with `./`.
+        let own = std::path::absolute(&self.data_dir).ok()?;
         path.parent().filter(|folder| {
-            let below = folder.strip_prefix(&self.data_dir);
+            let folder = std::path::absolute(folder).unwrap_or_default();
+            let below = folder.strip_prefix(&own);
             below.is_ok_and(|below| below.components().all(|part| matches!(part, Component::Normal(_))))
         })
     }

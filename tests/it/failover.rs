@@ -169,7 +169,7 @@ async fn a_busy_upstreams_retry_after_is_passed_on() {
         (vec![("retry-after", "17")], "17"),
         (vec![], "5"),
         (vec![("retry-after", "Fri, 20 Nov 2026 10:00:17 GMT")], "17"),
-        (vec![("retry-after", "Fri, 20 Nov 2026 09:00:00 GMT")], "1"),
+        (vec![("retry-after", "Fri, 20 Nov 2026 09:00:00 GMT")], "5"),
         (vec![("retry-after", "1.5")], "2"),
         (vec![("retry-after-ms", "2500"), ("retry-after", "17")], "3"),
         (vec![("retry-after-ms", "soon"), ("retry-after", "17")], "17"),

@@ -95,7 +95,9 @@ impl Breaker {
         if failures == 1 || now_ms.saturating_sub(last) > HEARD_WITHIN_MS {
             self.failing_since.store(now_ms, Ordering::Relaxed);
         }
-        let asked = retry_after_secs.map(|secs| secs.min(RETRY_AFTER_SECS_MAX).saturating_mul(1000));
+        // One that asks for no pause has failed as any other.
+        let asked = retry_after_secs.filter(|secs| *secs > 0);
+        let asked = asked.map(|secs| secs.min(RETRY_AFTER_SECS_MAX).saturating_mul(1000));
         let open = self.open_until.load(Ordering::Relaxed) != 0;
         let pause = match asked {
             Some(millis) => i64::try_from(millis).unwrap_or(0),

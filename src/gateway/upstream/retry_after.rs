@@ -8,17 +8,18 @@ use crate::pure::error::DEFAULT_RETRY_AFTER_SECS;
 use crate::pure::time::Timestamp;
 
 /// How long the upstream asks to be left alone, in seconds that are rounded up, at most as long as a target is passed over for that. None where
-/// it does not ask.
+/// it does not ask. Milliseconds of 0 and a date that has passed, such as one by another clock, say no more than a form that is not known.
 pub(super) fn retry_after_secs(headers: &HeaderMap, now: Timestamp) -> Option<u64> {
     // As OpenAI's clients do: the more precise one first, unless it is no number.
     let millis = headers
         .get(RETRY_AFTER_MS)
-        .and_then(|value| rounded_up(value.to_str().ok()?.trim()));
+        .and_then(|value| rounded_up(value.to_str().ok()?.trim()))
+        .filter(|millis| *millis > 0);
     let secs = match millis {
         Some(millis) => millis.div_ceil(1000),
         None => {
             let text = headers.get(header::RETRY_AFTER)?.to_str().ok()?.trim();
-            let secs = rounded_up(text).or_else(|| secs_until(text, now));
+            let secs = rounded_up(text).or_else(|| secs_until(text, now).filter(|secs| *secs > 0));
             // It asks, in no form that is known.
             secs.unwrap_or(DEFAULT_RETRY_AFTER_SECS)
         }
@@ -82,8 +83,8 @@ mod tests {
             ("Friday, 20-Nov-26 10:00:17 GMT", 17),
             ("Fri Nov 20 10:00:17 2026", 17),
             ("Fri, 20 Nov 2026 10:00:01 GMT", 1),
-            ("Fri, 20 Nov 2026 10:00:00 GMT", 0),
-            ("Thu, 01 Jan 1970 00:00:00 GMT", 0),
+            ("Fri, 20 Nov 2026 10:00:00 GMT", 5),
+            ("Thu, 01 Jan 1970 00:00:00 GMT", 5),
             ("Sat, 21 Nov 2026 10:00:00 GMT", 120),
             ("Fri, 31 Dec 9999 23:59:59 GMT", 120),
             // No form that is known.
@@ -103,7 +104,7 @@ mod tests {
     fn milliseconds_win_where_they_are_a_number() {
         for (millis, expected) in [
             ("1", 1),
-            ("0", 0),
+            ("0", 30),
             ("2000", 2),
             ("2000.5", 3),
             ("2001", 3),

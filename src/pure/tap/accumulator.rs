@@ -20,9 +20,6 @@ use crate::pure::usage::{CompletionFrom, Figure, Report, Reports, Usage};
 pub(super) struct Reading {
     pub(super) counter: TokenCounter,
     pub(super) reports: Reports,
-    /// Of the believed reports of the completion in the last document that had any, one stood in no choice: it is of all of them. One of an
-    /// earlier document has nothing of what came since.
-    pub(super) has_report_of_all: bool,
     pub(super) identity: Identity,
     finishes: Finishes,
     choice: ChoiceAtHand,
@@ -79,12 +76,33 @@ pub(super) struct Seen {
     pub(super) usage: bool,
     /// A report of the completion that is believed.
     pub(super) completion: bool,
-    /// One of those stands in no choice.
+    /// One of those stands in no choice: it is of all of them.
     pub(super) completion_of_all: bool,
     /// The sides as the last report has them.
     pub(super) last_sides: Sides,
     /// The sides as the usage object in the document's root has them.
     pub(super) sides: Sides,
+}
+
+/// How many tokens had been delivered when a report of the completion came.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct ReportedAt {
+    /// The last one.
+    pub(super) last: u64,
+    /// The last one that is of all choices.
+    pub(super) of_all: Option<u64>,
+}
+
+impl ReportedAt {
+    /// Of a document of which this was seen, the text in it being `delivered` with that before.
+    pub(super) fn note(&mut self, seen: &Seen, delivered: u64) {
+        if seen.completion {
+            self.last = delivered;
+        }
+        if seen.completion_of_all {
+            self.of_all = Some(delivered);
+        }
+    }
 }
 
 /// The `choices` of a document.
@@ -101,7 +119,6 @@ impl Reading {
         Reading {
             counter: TokenCounter::new(encoding),
             reports: Reports::within(completion_max).naming(completion_from),
-            has_report_of_all: false,
             identity: Identity::default(),
             finishes: Finishes::default(),
             choice: ChoiceAtHand::default(),
@@ -174,11 +191,8 @@ impl Reading {
             Node::Usage => {
                 self.seen.last_sides = Sides::of(&self.report);
                 let is_of_completion = self.reports.add(std::mem::take(&mut self.report));
-                if is_of_completion {
-                    self.seen.completion = true;
-                    self.seen.completion_of_all |= !self.choice.is_open;
-                    self.has_report_of_all = self.seen.completion_of_all;
-                }
+                self.seen.completion |= is_of_completion;
+                self.seen.completion_of_all |= is_of_completion && !self.choice.is_open;
             }
             Node::Choice => {
                 self.counter.end_choice();

@@ -3,7 +3,7 @@
 use bytes::Bytes;
 
 use super::Forward;
-use super::accumulator::{Choices, Reading};
+use super::accumulator::{Choices, Reading, ReportedAt};
 use super::choice_set::ChoiceSet;
 use super::event::{DataAt, Terminal};
 use super::fast_path::FastPath;
@@ -74,8 +74,8 @@ pub struct StreamTap {
     closed: bool,
     /// The stream ended as if cleanly, yet not as a whole.
     died: bool,
-    /// Tokens that had been delivered when the last report of the completion was.
-    reported_at: u64,
+    /// When reports of the completion came.
+    reported_at: ReportedAt,
     /// What the client was told last with its cost.
     told: Option<ToldUse>,
     /// A usage came that more may follow.
@@ -123,7 +123,7 @@ impl StreamTap {
             has_event: false,
             closed: false,
             died: false,
-            reported_at: 0,
+            reported_at: ReportedAt::default(),
             told: None,
             reports_often: false,
             has_untold_usage: false,
@@ -333,9 +333,8 @@ impl StreamTap {
 
     /// The text of the event at hand, which is counted, is among what its report says.
     fn note_report(&mut self) {
-        if self.reading.seen.completion {
-            self.reported_at = self.reading.counter.committed();
-        }
+        let delivered = self.reading.counter.committed();
+        self.reported_at.note(&self.reading.seen, delivered);
     }
 
     /// `[DONE]` is no error, whatever else its event says: were it masked, the stream would have no end.

@@ -41,10 +41,10 @@ impl StreamTap {
     /// The same whatever they say.
     fn reported_behind(&self) -> Option<Usage> {
         let delivered = self.delivered();
-        let after = delivered.0.saturating_sub(self.reported_at);
+        let after = delivered.0.saturating_sub(self.reported_at.last);
         let mut usage = self.reading.reports.usage_behind(delivered, after)?;
-        if self.options.choices > 1 && !self.reading.has_report_of_all {
-            // The last reports stood in choices, and may be of these alone.
+        if self.options.choices > 1 && self.reported_at.of_all != Some(delivered.0) {
+            // Reports that stand in choices may be of these alone, and one of all has nothing of the text behind it.
             usage.completion = usage.completion.max(delivered);
         }
         Some(usage)

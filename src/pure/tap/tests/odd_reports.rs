@@ -146,6 +146,7 @@ fn what_is_reported_in_choices_alone_counts_no_less_than_what_all_of_them_have_s
     );
     let usage_behind = format!("data: {{{ending},{usage}}}\n\n");
     let usage_before = format!("data: {{{usage},{ending}}}\n\n");
+    let of_last = of_all.clone();
     let broken = "data: {\"choices\":[{\"index\":1,\n\n".to_owned();
     let both = || vec![text(0), text(1), end(0, 3), end(1, 3)];
     let call = Call::of(CATALOGUE);
@@ -159,6 +160,7 @@ fn what_is_reported_in_choices_alone_counts_no_less_than_what_all_of_them_have_s
         (2, [both(), vec![groq]].concat(), 5),
         (2, vec![text(0), text(1), end(0, 3), broken, of_all], 5),
         (2, [vec![early.clone()], both()].concat(), 6),
+        (2, vec![text(0), text(1), of_last, end(0, 3), end(1, 3)], 5),
         (2, vec![text(0), early, text(1), end(0, 3), end(1, 3)], 6),
         (2, vec![text(0), text(1), end(0, 3), usage_behind], 5),
         (2, vec![text(0), text(1), end(0, 3), usage_before], 5),
