@@ -321,6 +321,9 @@ pub(super) fn key_table(keys: &[KeyShown]) -> String {
 
 impl Show for KeysShown {
     fn text(&self) -> String {
+        if self.keys.is_empty() && self.account_status == Some(AccountStatus::Closed) {
+            return format!("no keys, and {} is closed\n", self.account);
+        }
         if self.keys.is_empty() {
             return format!("no keys: tollgate key create --account {}\n", self.account);
         }

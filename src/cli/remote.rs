@@ -183,10 +183,18 @@ async fn connect(gateway: &RemoteGateway) -> Result<HttpSession<()>, Failure> {
         .map_err(|error| unreached(gateway, &error))?;
     let connector = Connector::new(None);
     let mut refused = unreached(gateway, &"its name has no address");
+    let mut has_answered = false;
     for address in addresses {
         match connector.get_http_session(&peer(gateway, address)?).await {
             Ok((session, _)) => return Ok(session),
-            Err(error) => refused = broken(gateway, &error),
+            Err(error) => {
+                // One that took the connection says more than one that did not.
+                let answers = *error.etype() == ErrorType::TLSHandshakeFailure;
+                if answers || !has_answered {
+                    refused = broken(gateway, &error);
+                }
+                has_answered |= answers;
+            }
         }
     }
     Err(refused)
@@ -237,12 +245,16 @@ fn unreached(gateway: &RemoteGateway, why: &dyn std::fmt::Display) -> Failure {
 /// The connection failed: without what the other side sent.
 fn broken(gateway: &RemoteGateway, error: &pingora::Error) -> Failure {
     let text = ErrorText(error).to_string();
-    unreached(gateway, &known_cause(error.etype(), &text).unwrap_or(text.trim_start()))
+    let known = known_cause(error.etype(), &text, gateway.ca_file.is_some());
+    unreached(gateway, &known.unwrap_or(text.trim_start()))
 }
 
 /// Why no connection is made, in words that say what to do, where that is known.
-fn known_cause(kind: &ErrorType, text: &str) -> Option<&'static str> {
+fn known_cause(kind: &ErrorType, text: &str, has_ca: bool) -> Option<&'static str> {
     match kind {
+        ErrorType::TLSHandshakeFailure if has_ca && text.contains("UnknownIssuer") => {
+            Some("its certificate is not signed by the authority of --ca, or it does not send those between the two")
+        }
         ErrorType::ConnectRefused => Some("nothing listens there"),
         ErrorType::ConnectTimedout => Some("it does not answer"),
         ErrorType::TLSHandshakeFailure => {

@@ -72,7 +72,7 @@ pub(super) fn run(args: UsageArgs, config: &Config, format: Format) -> Result<An
             "--by {} is of one account: give its name in place of --all",
             args.by.name()
         ))),
-        (None, by) => of_all(by, days, config, format),
+        (None, by) => of_all(by, (days, today), config, format),
         (Some(_), By::Account) => Err(Failure::wrong_usage(
             "--by account is of all accounts: give --all in place of a name".to_owned(),
         )),
@@ -113,14 +113,22 @@ fn of_one(
     Answer::of(&UsageAndLimit { usage, of_key }, format)
 }
 
-fn of_all(by: By, days: Days, config: &Config, format: Format) -> Result<Answer, Failure> {
+fn of_all(by: By, (days, today): (Days, Day), config: &Config, format: Format) -> Result<Answer, Failure> {
+    // The same days of each account, also where midnight comes meanwhile.
+    let asked = match days {
+        Days::Period(period) if period != Period::All => Days::Span {
+            from: period.first_day(today),
+            to: today,
+        },
+        days => days,
+    };
     let (mut pages, mut progress) = (Pages::new(config), Progress::new());
     let (mut summed, mut read) = (Summed::default(), 0u64);
     for account in pages.accounts()? {
         let query = UsageQuery {
             account: account.clone(),
             key: None,
-            days,
+            days: asked,
             by_key: false,
         };
         let rows = pages.ask(query.op())?.into_usage().ok_or_else(Failure::wrong_reply)?;

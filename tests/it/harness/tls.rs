@@ -45,9 +45,9 @@ impl Authority {
         self.identity_of(move |params| *params = CertificateParams::new(vec![name]).unwrap())
     }
 
-    /// A certificate for `localhost`, changed so.
+    /// A certificate for 127.0.0.1, changed so.
     pub fn identity_of(&self, change: impl FnOnce(&mut CertificateParams)) -> Identity {
-        let mut params = CertificateParams::new(vec!["localhost".to_owned()]).unwrap();
+        let mut params = CertificateParams::new(vec!["127.0.0.1".to_owned()]).unwrap();
         change(&mut params);
         let key = KeyPair::generate().unwrap();
         Identity::of(&params.signed_by(&key, &self.issuer).unwrap(), &key)

@@ -50,7 +50,7 @@ async fn said_of(url: &str, ca: Option<&str>) -> String {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn why_no_connection_comes_about_and_what_to_do_is_told() {
-    let authority = Authority::new();
+    let (authority, other) = (Authority::new(), Authority::new());
     let dated = |from: i32, to: i32| {
         authority.identity_of(|params| {
             params.not_before = date_time_ymd(from, 1, 1);
@@ -59,7 +59,7 @@ async fn why_no_connection_comes_about_and_what_to_do_is_told() {
     };
     // What `openssl req -x509` makes: it signs itself, and may sign others.
     let its_own = {
-        let mut params = CertificateParams::new(vec!["localhost".to_owned()]).unwrap();
+        let mut params = CertificateParams::new(vec!["127.0.0.1".to_owned()]).unwrap();
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
         let key = KeyPair::generate().unwrap();
         let certificate = params.self_signed(&key).unwrap();
@@ -68,7 +68,12 @@ async fn why_no_connection_comes_about_and_what_to_do_is_told() {
     let ca = Some(authority.pem.as_str());
     for (identity, ca, cause) in [
         (
-            Some(authority.identity("localhost")),
+            Some(authority.identity("127.0.0.1")),
+            Some(other.pem.as_str()),
+            "is not signed by the authority of --ca",
+        ),
+        (
+            Some(authority.identity("127.0.0.1")),
             None,
             "name the authority's file with --ca",
         ),
@@ -83,10 +88,10 @@ async fn why_no_connection_comes_about_and_what_to_do_is_told() {
         (None, ca, "it does not speak TLS"),
     ] {
         let address = serve(identity).await;
-        let said = said_of(&format!("https://localhost:{}", address.port()), ca).await;
+        let said = said_of(&format!("https://127.0.0.1:{}", address.port()), ca).await;
         assert!(
             said.starts_with(&format!(
-                "error: the gateway at localhost:{} cannot be asked: ",
+                "error: the gateway at 127.0.0.1:{} cannot be asked: ",
                 address.port()
             )) && said.contains(cause)
                 && !said.contains("context"),
