@@ -252,7 +252,10 @@ fn broken(gateway: &RemoteGateway, error: &pingora::Error) -> Failure {
 /// Why no connection is made, in words that say what to do, where that is known.
 fn known_cause(kind: &ErrorType, text: &str, has_ca: bool) -> Option<&'static str> {
     match kind {
-        ErrorType::TLSHandshakeFailure if has_ca && text.contains("UnknownIssuer") => {
+        // A signature is wrong where another authority has the same name.
+        ErrorType::TLSHandshakeFailure
+            if has_ca && [UNKNOWN_ISSUER, "BadSignature"].iter().any(|word| text.contains(word)) =>
+        {
             Some("its certificate is not signed by the authority of --ca, or it does not send those between the two")
         }
         ErrorType::ConnectRefused => Some("nothing listens there"),
@@ -311,10 +314,11 @@ const ANSWERED_WITHIN: Duration = Duration::from_secs(60);
 /// A list of a million accounts.
 const ANSWER_BYTES_MAX: usize = 512 << 20;
 const USER_AGENT: HeaderValue = HeaderValue::from_static(concat!("tollgate/", env!("CARGO_PKG_VERSION")));
+const UNKNOWN_ISSUER: &str = "UnknownIssuer";
 /// Words of rustls, and what is told in their place.
 const TLS_CAUSES: [(&str, &str); 6] = [
     (
-        "UnknownIssuer",
+        UNKNOWN_ISSUER,
         "its certificate is of an authority that is not known here: name the authority's file with --ca",
     ),
     (
