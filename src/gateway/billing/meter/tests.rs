@@ -414,7 +414,7 @@ fn a_stream_that_is_over_has_what_was_told() {
         (Some(usage(9, 2)), Some(PromptTokens(9)))
     );
     assert_eq!((metered.delivered.0, metered.tier.as_deref()), (3, Some("flex")));
-    assert!(metered.is_complete && metered.began && !metered.is_error && !metered.is_implausible);
+    assert!(metered.is_complete && metered.is_over && metered.began && !metered.is_error && !metered.is_implausible);
     assert_eq!(metered.told.unwrap().cost.to_string(), "0.013");
     // Nothing of it came.
     assert!(!taken(&mut books.call(2, &STREAM)).finish().began);
@@ -471,7 +471,7 @@ fn a_whole_answer_that_is_over_has_what_was_told() {
         (Some(usage(9, 2)), Some(PromptTokens(9)))
     );
     assert_eq!(metered.tier.as_deref(), Some("flex"));
-    assert!(metered.is_complete && metered.began && !metered.is_error && !metered.is_implausible);
+    assert!(metered.is_complete && metered.is_over && metered.began && !metered.is_error && !metered.is_implausible);
     assert_eq!(metered.told.unwrap().cost.to_string(), "0.013");
 
     // Without a report its text is counted.
