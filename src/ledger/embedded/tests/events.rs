@@ -238,3 +238,20 @@ fn an_event_that_is_put_off_is_claimed_as_soon_as_it_is_due() {
         }
     }
 }
+
+/// Whoever raises it may take a while. In Redis its time is that of Redis.
+#[test]
+fn an_event_of_the_gateways_own_has_the_time_that_it_came_with() {
+    let rig = rig();
+    let at = NOW.plus_millis(-60_000);
+    let event = Event::new(
+        "evt_own".to_owned(),
+        EventKind::ProviderDown,
+        at,
+        None,
+        serde_json::json!({}),
+    );
+    rig.store.run_blocking(AdminOp::Event(EventOp::Raise(event))).unwrap();
+    let times: Vec<_> = claim(&rig.store).iter().map(|event| (event.kind, event.at)).collect();
+    assert!(times.contains(&(EventKind::ProviderDown, at)), "{times:?}");
+}
