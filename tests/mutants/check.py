@@ -130,10 +130,23 @@ def choose(options: argparse.Namespace) -> int:
     patterns = [f"^{re.escape(full)}$" for full in batch]
     base = (ROOT / ".cargo/mutants.toml").read_text()
     (folder / "config.toml").write_text(f"{base}\nexamine_re = {json.dumps(patterns)}\n")
-    # cargo-mutants does not ask the pattern of a mutant that leaves out a field: those of these files are tried as well, and kept.
+    (folder / "batch.json").write_text(json.dumps(batch))
     (folder / "files").write_text("".join(f"{file}\n" for file in sorted({files[names[full]] for full in batch})))
     print(f"a batch of {folder.name}: {len(batch)} of {len(left)} mutants that are left to try by {options.tests} tests ({kept['how']})")
     return 0
+
+
+def shards(folder: Path) -> list[str]:
+    """As which shards cargo-mutants tries the batch and nothing else, of what it lists for it.
+
+    It does not ask the pattern of a mutant that leaves out a field, and lists all of those in the batch's files.
+    """
+    listed = [mutant["name"] for mutant in json.loads((folder / "listed.json").read_text())]
+    batch = set(json.loads((folder / "batch.json").read_text()))
+    assert batch <= set(listed), f"not listed: {batch - set(listed)}"
+    if len(listed) == len(batch):
+        return ["0/1"]
+    return [f"{index}/{len(listed)}" for index, name in enumerate(listed) if name in batch]
 
 
 def keep(folder: Path, tests: str, output: Path) -> None:
@@ -271,10 +284,10 @@ def main() -> int:
     commands = parser.add_subparsers(dest="command", required=True)
     commands.add_parser("judge").add_argument("folders", nargs="+", type=Path)
     commands.add_parser("copy").add_argument("tree", type=Path)
-    of_part = {name: commands.add_parser(name) for name in ("choose", "keep", "timeout", "forget")}
+    of_part = {name: commands.add_parser(name) for name in ("choose", "shards", "keep", "timeout", "forget")}
     for name, command in of_part.items():
         command.add_argument("part", type=Path)
-        if name != "forget":
+        if name not in ("shards", "forget"):
             command.add_argument("tests", choices=["own", "all"])
     of_part["keep"].add_argument("output", type=Path)
     of_part["choose"].add_argument("--sample", type=int)
@@ -289,6 +302,8 @@ def main() -> int:
             return choose(options)
         case "copy":
             copy(options.tree)
+        case "shards":
+            print("\n".join(shards(options.part)))
         case "timeout":
             timeout(options.part, options.tests)
         case "forget":

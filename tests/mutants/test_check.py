@@ -178,3 +178,10 @@ def test_survivors_have_reasons(tmp_path):
     with pytest.raises(AssertionError, match="no reason"):
         check.survivors(file)
     assert isinstance(check.survivors(), dict)
+
+
+def test_of_what_is_listed_only_the_batch_is_tried(part):
+    for listed, expected in [("abc", ["0/1"]), ("xabyc", ["1/5", "2/5", "4/5"])]:
+        (part / "batch.json").write_text(json.dumps(["a", "b", "c"]))
+        (part / "listed.json").write_text(json.dumps([{"name": name} for name in listed]))
+        assert check.shards(part) == expected
