@@ -271,7 +271,9 @@ impl Show for AccountShown {
             );
         }
         tell_waiting(&mut text, self.journals_waiting);
-        if self.keys.is_empty() {
+        if self.keys.is_empty() && account.status == AccountStatus::Closed {
+            text.push_str("\nno keys\n"); // It gets none any more.
+        } else if self.keys.is_empty() {
             text.push_str(&format!("\nno keys: tollgate key create --account {}\n", account.name));
         } else {
             text.push('\n');

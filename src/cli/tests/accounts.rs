@@ -363,3 +363,19 @@ fn a_change_that_an_earlier_gateway_does_half_says_what_is_changed_already() {
         (&Value::from("enterprise"), &Value::Null)
     );
 }
+
+/// It gets none any more.
+#[test]
+fn a_closed_account_without_keys_is_told_of_no_command_that_makes_one() {
+    let place = Place::new();
+    place.json("account create acme --tier pro");
+    assert!(
+        place
+            .run("account show acme")
+            .stdout
+            .ends_with("\nno keys: tollgate key create --account acme\n")
+    );
+    place.json("account close acme");
+    assert!(place.run("account show acme").stdout.ends_with("\n\nno keys\n"));
+    assert_eq!(place.run("key list acme").stdout, "no keys, and acme is closed\n");
+}
