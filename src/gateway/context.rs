@@ -20,6 +20,7 @@ use super::snapshot::Snapshot;
 use super::upstream::drain_permit::DrainPermit;
 use super::upstream::targets::Candidate;
 use super::upstream::verdict::Verdict;
+use crate::net::dns::Unreached;
 use crate::pure::charge::Ceiling;
 use crate::pure::error::ApiError;
 use crate::pure::ids::RequestId;
@@ -100,8 +101,10 @@ pub(super) struct Attempt {
     pub(super) candidate: Candidate,
     /// The body as this target gets it.
     pub(super) body: Bytes,
-    /// How many of its host's addresses were tried.
-    pub(super) addresses_tried: usize,
+    /// Whether its host is asked over IPv6.
+    pub(super) is_ipv6: bool,
+    /// The host's addresses that could not be reached.
+    pub(super) unreached: Unreached,
     /// When the request was given to a connection.
     pub(super) asked_at: Option<Instant>,
     /// The target is asked once more, over a fresh connection: the first one was of no more use when the request reached it.

@@ -4,8 +4,8 @@
 //! last addresses.
 
 use std::io;
-use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::net::{IpAddr, SocketAddr, TcpStream, ToSocketAddrs};
+use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
@@ -26,10 +26,58 @@ pub struct Resolver {
 pub(crate) struct Addresses {
     host: String,
     port: u16,
-    known: ArcSwap<Vec<SocketAddr>>,
+    known: ArcSwap<Known>,
     next: AtomicUsize,
+    /// Above 0: IPv4 comes first, for it could be reached and IPv6 could not. So many more answers of the resolver, and then until a connection
+    /// over IPv6 comes about.
+    ipv4_first: AtomicU32,
     /// Whether the name was asked for once, with or without an answer.
     asked: (Mutex<bool>, Condvar),
+}
+
+/// What the resolver found.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Known {
+    /// Those of the family that this machine reaches best, as the resolver says.
+    best: Vec<SocketAddr>,
+    /// Those of IPv4, where the others are of IPv6: a machine may have an address of IPv6, and no way out with it.
+    ipv4: Vec<SocketAddr>,
+}
+
+/// How many addresses of a host could not be reached for one attempt at a target.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Unreached {
+    ipv4: u8,
+    ipv6: u8,
+}
+
+impl Unreached {
+    /// Notes an address to which no connection came about, by its family.
+    pub(crate) fn note(&mut self, is_ipv6: bool) {
+        let count = match is_ipv6 {
+            true => &mut self.ipv6,
+            false => &mut self.ipv4,
+        };
+        *count = count.saturating_add(1);
+    }
+
+    /// Whether there was one.
+    pub(crate) fn is_any(self) -> bool {
+        self.all() > 0
+    }
+
+    /// How many of the family of these addresses.
+    fn of(self, family: &[SocketAddr]) -> usize {
+        let count = match family.first().is_some_and(SocketAddr::is_ipv6) {
+            true => self.ipv6,
+            false => self.ipv4,
+        };
+        usize::from(count)
+    }
+
+    fn all(self) -> usize {
+        usize::from(self.ipv4.saturating_add(self.ipv6))
+    }
 }
 
 impl Resolver {
@@ -58,8 +106,12 @@ impl Addresses {
         Arc::new(Addresses {
             host: host.to_owned(),
             port,
-            known: ArcSwap::from_pointee(plain.into_iter().collect()),
+            known: ArcSwap::from_pointee(Known {
+                best: plain.into_iter().collect(),
+                ipv4: Vec::new(),
+            }),
             next: AtomicUsize::new(0),
+            ipv4_first: AtomicU32::new(0),
             asked: (Mutex::new(plain.is_some()), Condvar::new()),
         })
     }
@@ -87,27 +139,92 @@ impl Addresses {
         }
     }
 
-    /// The next of the known addresses, in turn.
-    pub(crate) fn pick(&self) -> Option<SocketAddr> {
+    /// The next of the known addresses, in turn; none where all of them that may be tried could not be reached. Those of IPv4 come behind
+    /// those of IPv6, until [`Addresses::reached`] knows better.
+    pub(crate) fn pick(&self, unreached: Unreached) -> Option<SocketAddr> {
         let known = self.known.load();
-        let turn = self.next.fetch_add(1, Ordering::Relaxed).checked_rem(known.len())?;
-        known.get(turn).copied()
+        let family = self.family(&known, unreached)?;
+        let turn = self.next.fetch_add(1, Ordering::Relaxed).checked_rem(family.len())?;
+        family.get(turn).copied()
     }
 
-    /// How many addresses are known.
-    pub(crate) fn count(&self) -> usize {
-        self.known.load().len()
+    /// Whether there is one more to be tried.
+    pub(crate) fn has_another(&self, unreached: Unreached) -> bool {
+        self.family(&self.known.load(), unreached).is_some()
+    }
+
+    /// The addresses of which the next one is tried.
+    fn family<'a>(&self, known: &'a Known, unreached: Unreached) -> Option<&'a Vec<SocketAddr>> {
+        if unreached.all() >= TRIED_MAX {
+            return None;
+        }
+        let (first, then) = match self.ipv4_first.load(Ordering::Relaxed) {
+            0 => (&known.best, &known.ipv4),
+            _ => (&known.ipv4, &known.best),
+        };
+        let most = match known.ipv4.is_empty() {
+            true => TRIED_MAX,
+            false => TRIED_OF_EACH_MAX,
+        };
+        let is_left = |family: &&Vec<SocketAddr>| unreached.of(family) < family.len().min(most);
+        [first, then].into_iter().find(is_left)
+    }
+
+    /// An address of this family was reached after others were not: where those are of the other one, this comes first for the next minutes.
+    pub(crate) fn reached(&self, is_ipv6: bool) {
+        if self.known.load().ipv4.is_empty() {
+            return;
+        }
+        let answers = if is_ipv6 { 0 } else { IPV4_FIRST };
+        if self.ipv4_first.swap(answers, Ordering::Relaxed) == 0 && answers > 0 {
+            log::warn!(
+                "{} cannot be reached over IPv6, and can over IPv4: that comes first from now on, until IPv6 is tried again",
+                self.host
+            );
+        }
+    }
+
+    /// After each answer of the resolver: no call is to find out whether IPv6 leads anywhere again. May block.
+    fn try_ipv6(&self) {
+        let answers = self.ipv4_first.load(Ordering::Relaxed);
+        let next = match (answers, self.known.load().best.first()) {
+            (0, _) => return,
+            (1, Some(address)) => match TcpStream::connect_timeout(address, IPV6_WITHIN) {
+                Ok(_) => 0,
+                Err(_) => return,
+            },
+            (more, _) => more.saturating_sub(1),
+        };
+        // A call may have reached IPv4 alone meanwhile.
+        let changed = self
+            .ipv4_first
+            .compare_exchange(answers, next, Ordering::Relaxed, Ordering::Relaxed);
+        if changed.is_ok() && next == 0 {
+            log::info!("{} can be reached over IPv6 again", self.host);
+        }
+    }
+
+    /// Whether an address is known.
+    fn is_known(&self) -> bool {
+        !self.known.load().best.is_empty()
     }
 
     /// Takes these addresses; where there are none, the last ones stay.
     fn learn(&self, mut found: Vec<SocketAddr>) {
-        // The resolver puts what this machine can reach best first (RFC 6724); the other family is left out.
-        let reachable = found.first().is_some_and(SocketAddr::is_ipv6);
-        found.retain(|address| address.is_ipv6() == reachable);
+        // The resolver puts what this machine can reach best first (RFC 6724). Behind IPv4 there is no other family: the machine may have none.
+        let is_best_ipv6 = found.first().is_some_and(SocketAddr::is_ipv6);
         found.sort();
         found.dedup();
-        if !found.is_empty() && **self.known.load() != found {
-            log::info!("{} is at {found:?}", self.host);
+        let (ipv6, ipv4): (Vec<_>, Vec<_>) = found.into_iter().partition(SocketAddr::is_ipv6);
+        let found = match is_best_ipv6 {
+            true => Known { best: ipv6, ipv4 },
+            false => Known {
+                best: ipv4,
+                ipv4: Vec::new(),
+            },
+        };
+        if !found.best.is_empty() && **self.known.load() != found {
+            log::info!("{} is at {:?}", self.host, [&found.best[..], &found.ipv4[..]].concat());
             self.known.store(Arc::new(found));
         }
         let (asked, answered) = &self.asked;
@@ -138,10 +255,11 @@ fn keep_fresh(resolver: &Resolver, kept: &Weak<Addresses>) {
         let wait = match kept.upgrade() {
             Some(addresses) => {
                 addresses.learn(found.unwrap_or_default());
-                if addresses.count() == 0 {
-                    resolver.every.min(RETRY_UNKNOWN)
-                } else {
+                addresses.try_ipv6();
+                if addresses.is_known() {
                     resolver.every
+                } else {
+                    resolver.every.min(RETRY_UNKNOWN)
                 }
             }
             None => return,
@@ -153,3 +271,100 @@ fn keep_fresh(resolver: &Resolver, kept: &Weak<Addresses>) {
 const RESOLVE_EVERY: Duration = Duration::from_secs(30);
 /// How long a name waits for its next question while no address is known.
 const RETRY_UNKNOWN: Duration = Duration::from_secs(1);
+/// How many addresses of one host are tried before the next target.
+const TRIED_MAX: usize = 3;
+/// How many of each family, where there are two.
+const TRIED_OF_EACH_MAX: usize = 2;
+/// For how many answers of the resolver IPv4 comes first at least: five minutes.
+const IPV4_FIRST: u32 = 10;
+/// How long a connection over IPv6 may take to be one that calls can wait for.
+const IPV6_WITHIN: Duration = Duration::from_secs(1);
+
+#[cfg(test)]
+mod tests {
+    use std::net::TcpListener;
+
+    use super::*;
+
+    fn found(texts: &[&str]) -> Vec<SocketAddr> {
+        texts.iter().map(|text| text.parse().unwrap()).collect()
+    }
+
+    fn unreached(ipv6: u8, ipv4: u8) -> Unreached {
+        Unreached { ipv4, ipv6 }
+    }
+
+    /// The addresses that a call tries of which none can be reached, each by whether it is of IPv6.
+    fn tried(addresses: &Addresses) -> Vec<bool> {
+        let (mut unreached, mut tried) = (Unreached::default(), Vec::new());
+        while let Some(address) = addresses.pick(unreached) {
+            assert!(addresses.has_another(unreached));
+            unreached.note(address.is_ipv6());
+            tried.push(address.is_ipv6());
+        }
+        assert!(!addresses.has_another(unreached));
+        tried
+    }
+
+    #[test]
+    fn at_most_three_addresses_are_tried_and_those_of_ipv6_first_where_they_are_best() {
+        for (texts, expected) in [
+            (
+                &["[::1]:1", "[::2]:1", "1.1.1.1:1", "1.1.1.2:1"][..],
+                &[true, true, false][..],
+            ),
+            (&["[::1]:1", "1.1.1.1:1", "1.1.1.2:1"], &[true, false, false]),
+            (&["[::1]:1", "1.1.1.1:1"], &[true, false]),
+            (&["[::1]:1", "[::2]:1", "[::3]:1", "[::4]:1"], &[true, true, true]),
+            // The resolver says by its order that IPv6 leads nowhere.
+            (&["1.1.1.1:1", "[::1]:1", "[::2]:1"], &[false]),
+            (&["1.1.1.1:1", "1.1.1.2:1"], &[false, false]),
+            (&[], &[]),
+        ] {
+            let addresses = Addresses::of("provider.example", 1);
+            addresses.learn(found(texts));
+            assert_eq!(tried(&addresses), expected, "{texts:?}");
+        }
+    }
+
+    #[test]
+    fn what_was_reached_comes_first() {
+        let addresses = Addresses::of("provider.example", 1);
+        addresses.learn(found(&["[::1]:1", "[::2]:1", "1.1.1.1:1", "1.1.1.2:1"]));
+        addresses.reached(false);
+        assert_eq!(tried(&addresses), [false, false, true]);
+        // A call that began before goes on with those that it has not tried.
+        assert!(addresses.pick(unreached(2, 0)).unwrap().is_ipv4());
+        addresses.reached(true);
+        assert_eq!(tried(&addresses), [true, true, false]);
+
+        // Of one family.
+        addresses.learn(found(&["1.1.1.1:1"]));
+        addresses.reached(false);
+        assert_eq!(tried(&addresses), [false]);
+        addresses.learn(found(&["[::1]:1"]));
+        assert_eq!(tried(&addresses), [true]);
+    }
+
+    #[test]
+    fn ipv6_comes_first_again_once_it_leads_somewhere() {
+        let listener = TcpListener::bind("[::1]:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let addresses = Addresses::of("provider.example", 1);
+        addresses.learn(vec![address, "127.0.0.1:1".parse().unwrap()]);
+        addresses.reached(false);
+        for _ in 1..IPV4_FIRST {
+            addresses.try_ipv6();
+            assert_eq!(tried(&addresses), [false, true]);
+        }
+        addresses.try_ipv6();
+        assert_eq!(tried(&addresses), [true, false]);
+
+        addresses.reached(false);
+        drop(listener);
+        for _ in 0..20 {
+            addresses.try_ipv6();
+            assert_eq!(tried(&addresses), [false, true]);
+        }
+    }
+}

@@ -161,3 +161,21 @@ async fn several_addresses_take_turns_and_a_dead_one_is_passed_over() {
     assert_eq!(from_first + from_second, 30);
     assert!(from_first >= 10 && from_second >= 10, "{from_first} and {from_second}");
 }
+
+/// A machine may have an address of IPv6, and no way out with it.
+#[tokio::test]
+async fn where_ipv6_leads_nowhere_ipv4_is_tried_and_then_comes_first() {
+    let names = Names::default();
+    let upstream = Upstream::always(Reply::chat("Hi", 9, 1).close()).await;
+    // Nobody is there.
+    let nowhere: [SocketAddr; 2] = ["[::1]:1", "[::1]:2"].map(|address| address.parse().unwrap());
+    names.say(Answer::Found(vec![nowhere[0], nowhere[1], upstream.address]));
+    let spare = Upstream::unused().await;
+    let rarely = names.resolver_every(Duration::from_secs(60 * 60));
+    let gateway = over_a_name(&upstream, &spare, &names).resolver(rarely).start().await;
+    for _ in 0..8 {
+        gateway.http1.post("/llm/chat", request(SMALL)).await.ok();
+    }
+    assert_eq!(upstream.seen().len(), 8);
+    gateway.check_books().await;
+}

@@ -14,7 +14,7 @@ use crate::clock::{Clock, monotonic};
 use crate::gateway::api::responses;
 use crate::gateway::billing::discard;
 use crate::gateway::billing::keep_within;
-use crate::gateway::context::{Answer, Call, Ctx};
+use crate::gateway::context::{Answer, Attempt, Call, Ctx};
 use crate::gateway::recorder;
 use crate::gateway::trace;
 use crate::gateway::transport::deadline::{is_ended, is_stopped};
@@ -67,6 +67,9 @@ pub(in crate::gateway) fn connect_failed(ctx: &mut Ctx, mut error: Box<Error>, c
         ErrorType::InternalError => Cause::NoSocket,
         _ => Cause::Unreachable,
     };
+    if let (Cause::Unreachable, Some(attempt)) = (cause, ctx.call().and_then(|call| call.attempt.as_mut())) {
+        attempt.unreached.note(attempt.is_ipv6);
+    }
     let next = follow(ctx, cause, &error, clock);
     error.set_retry(next != Next::End);
     error
@@ -234,14 +237,14 @@ fn next(call: &Call, cause: Cause) -> Next {
             _ => Next::Another,
         },
         Cause::Unreachable => match &call.attempt {
-            Some(attempt) if has_another_address(attempt.addresses_tried, attempt) => Next::Again,
+            Some(attempt) if has_another_address(attempt) => Next::Again,
             _ => Next::Another,
         },
     }
 }
 
-fn has_another_address(tried: usize, attempt: &crate::gateway::context::Attempt) -> bool {
-    tried < attempt.candidate.upstream.host.addresses.count().min(ADDRESSES_MAX)
+fn has_another_address(attempt: &Attempt) -> bool {
+    attempt.candidate.upstream.host.addresses.has_another(attempt.unreached)
 }
 
 /// The target of this attempt has failed and is not tried again.
@@ -308,5 +311,3 @@ fn give_up_target(
 
 /// How soon after a request a connection that had waited must end for that to be the reason: longer, and work may have begun.
 const STALE_MAX: Duration = Duration::from_millis(100);
-/// How many addresses of one host are tried before the next target.
-const ADDRESSES_MAX: usize = 3;

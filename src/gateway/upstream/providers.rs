@@ -1,6 +1,7 @@
 //! Upstreams: what is needed to ask a provider. `net::dns` knows the addresses of its host, `circuit_breaker` whether a target has failed lately.
 
 use std::collections::{BTreeMap, HashMap};
+use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
@@ -19,7 +20,7 @@ use x509_parser::prelude::FromDer;
 use super::circuit_breaker::Breaker;
 use crate::config::{BaseUrl, Config, ConfigError, CostFrom, Credential, Provider, Timeouts};
 use crate::gateway::media_type::{EVENT_STREAM, JSON};
-use crate::net::dns::{Addresses, Resolver};
+use crate::net::dns::{Addresses, Resolver, Unreached};
 use crate::pure::money::Markup;
 use crate::pure::request_body::{FieldRules, ResponseMode};
 use crate::telemetry::trace::Server;
@@ -182,12 +183,14 @@ impl Upstream {
 
     /// A peer for Pingora, with every other time-out set. None when no address is known.
     pub(crate) fn peer(&self) -> Option<HttpPeer> {
+        let address = self.host.addresses.pick(Unreached::default())?;
+        Some(self.peer_at(address))
+    }
+
+    /// The same at this address of its host.
+    pub(crate) fn peer_at(&self, address: SocketAddr) -> HttpPeer {
         let url = &self.provider.base_url;
-        let mut peer = HttpPeer::new(
-            self.host.addresses.pick()?,
-            url.tls,
-            if url.tls { url.host.clone() } else { String::new() },
-        );
+        let mut peer = HttpPeer::new(address, url.tls, if url.tls { url.host.clone() } else { String::new() });
         let options = &mut peer.options;
         options.connection_timeout = Some(self.timeouts.connect);
         options.total_connection_timeout = Some(self.timeouts.connect.saturating_mul(2));
@@ -211,7 +214,7 @@ impl Upstream {
             options.ca = Some(Arc::clone(&ca.certificates));
             peer.group_key = ca.key;
         }
-        Some(peer)
+        peer
     }
 }
 

@@ -17,6 +17,7 @@ use crate::gateway::admission::Admission;
 use crate::gateway::context::{Attempt, Call, Ctx};
 use crate::gateway::snapshot::Snapshot;
 use crate::gateway::trace;
+use crate::net::dns::Unreached;
 use crate::pure::error::ApiError;
 use crate::pure::request_body::{Edit, Endpoint};
 
@@ -53,8 +54,10 @@ pub(in crate::gateway) async fn peer(
                 attempt
             }
         };
-        if let Some(peer) = attempt.candidate.upstream.peer() {
-            attempt.addresses_tried = attempt.addresses_tried.saturating_add(1);
+        let upstream = &attempt.candidate.upstream;
+        if let Some(address) = upstream.host.addresses.pick(attempt.unreached) {
+            let peer = upstream.peer_at(address);
+            attempt.is_ipv6 = address.is_ipv6();
             call.attempt = Some(attempt);
             return Ok(Box::new(peer));
         }
@@ -133,7 +136,8 @@ fn attempt(call: &Call, candidate: Candidate, body: Bytes) -> Attempt {
     Attempt {
         candidate,
         body,
-        addresses_tried: 0,
+        is_ipv6: false,
+        unreached: Unreached::default(),
         asked_at: None,
         is_repeated: false,
     }
@@ -152,6 +156,9 @@ pub(in crate::gateway) fn request(
         return Error::e_explain(ErrorType::InternalError, "a request without an attempt");
     };
     let upstream = &attempt.candidate.upstream;
+    if attempt.unreached.is_any() {
+        upstream.host.addresses.reached(attempt.is_ipv6);
+    }
     let (mut parts, ()) = http::Request::new(()).into_parts();
     parts.method = Method::POST;
     parts.version = request.version;

@@ -21,6 +21,7 @@ use crate::gateway::upstream::targets::Candidate;
 use crate::ledger::journal::Entry;
 use crate::ledger::tests::rig::{Rig, block_on, receipts_of, request, request_id};
 use crate::ledger::{Caller, Figures};
+use crate::net::dns::Unreached;
 use crate::pure::bill::Tariff;
 use crate::pure::charge::Ceiling;
 use crate::pure::estimate::Bound;
@@ -202,7 +203,8 @@ impl Books {
             attempt: Some(Attempt {
                 candidate: target,
                 body: Bytes::new(),
-                addresses_tried: 0,
+                is_ipv6: false,
+                unreached: Unreached::default(),
                 asked_at: None,
                 is_repeated: false,
             }),
