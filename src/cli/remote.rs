@@ -24,6 +24,7 @@ use crate::gateway::upstream::providers::read_ca;
 use crate::ledger::admin::{AdminError, AdminOp, AdminReply};
 use crate::net::error_text::ErrorText;
 use crate::pure::error::ApiError;
+use crate::pure::families::by_turns;
 
 /// Where commands go.
 #[derive(Clone, Debug, Args)]
@@ -184,7 +185,7 @@ async fn connect(gateway: &RemoteGateway) -> Result<HttpSession<()>, Failure> {
     let connector = Connector::new(None);
     let mut refused = unreached(gateway, &"its name has no address");
     let mut has_answered = false;
-    for address in addresses {
+    for address in by_turns(addresses) {
         match connector.get_http_session(&peer(gateway, address)?).await {
             Ok((session, _)) => return Ok(session),
             Err(error) => {

@@ -1,6 +1,7 @@
 //! The way to an OTLP collector: HTTP by Pingora's own connector, so that traces bring no second HTTP client, nor a second TLS.
 
 use std::fmt;
+use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU16, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -12,10 +13,12 @@ use opentelemetry_http::{HttpClient, HttpError};
 use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceResponse;
 use pingora::connectors::http::Connector;
 use pingora::http::RequestHeader;
+use pingora::protocols::http::client::HttpSession;
 use pingora::upstreams::peer::HttpPeer;
 use prost::Message;
 
 use crate::config::{BaseUrl, Collector};
+use crate::pure::families::by_turns;
 
 /// Sends what the exporter has encoded. A clone is the same wire.
 #[derive(Clone)]
@@ -94,11 +97,28 @@ impl Inner {
         error.clone_into(&mut kept);
     }
 
-    async fn peer(&self) -> Result<HttpPeer, HttpError> {
-        let BaseUrl { tls, host, port, .. } = &self.endpoint;
+    /// A connection to the first address of its name that takes one: `localhost` has one of each family, of which a collector may listen on one.
+    async fn connected(&self) -> Result<(HttpSession<()>, HttpPeer), HttpError> {
+        let BaseUrl { host, port, .. } = &self.endpoint;
         // Asked for each time: a collector may move, and this is no path of a request's.
-        let mut addresses = tokio::net::lookup_host((host.as_str(), *port)).await?;
-        let address = addresses.next().ok_or_else(|| format!("{host} has no address"))?;
+        let found = tokio::net::lookup_host((host.as_str(), *port)).await?;
+        self.connected_to(by_turns(found)).await
+    }
+
+    async fn connected_to(&self, addresses: Vec<SocketAddr>) -> Result<(HttpSession<()>, HttpPeer), HttpError> {
+        let mut failed = HttpError::from(format!("{} has no address", self.endpoint.host));
+        for address in addresses {
+            let peer = self.peer(address);
+            match self.connector.get_http_session(&peer).await {
+                Ok((session, _)) => return Ok((session, peer)),
+                Err(error) => failed = HttpError::from(error),
+            }
+        }
+        Err(failed)
+    }
+
+    fn peer(&self, address: SocketAddr) -> HttpPeer {
+        let BaseUrl { tls, host, .. } = &self.endpoint;
         let mut peer = HttpPeer::new(address, *tls, if *tls { host.clone() } else { String::new() });
         let options = &mut peer.options;
         options.connection_timeout = Some(CONNECT_MAX);
@@ -106,13 +126,12 @@ impl Inner {
         options.read_timeout = Some(ANSWER_MAX);
         options.write_timeout = Some(ANSWER_MAX);
         options.idle_timeout = Some(IDLE_MAX);
-        Ok(peer)
+        peer
     }
 
     async fn post(&self, request: http::Request<Bytes>) -> Result<http::Response<Bytes>, HttpError> {
         let (parts, body) = request.into_parts();
-        let peer = self.peer().await?;
-        let (mut session, _) = self.connector.get_http_session(&peer).await?;
+        let (mut session, peer) = self.connected().await?;
         let mut head = RequestHeader::build("POST", self.endpoint.path.as_bytes(), Some(8))?;
         head.insert_header(header::HOST, self.endpoint.authority.as_str())?;
         for (name, value) in parts.headers.iter() {
@@ -220,13 +239,33 @@ mod tests {
         assert!(told(&HttpError::from(error)).contains("no route"), "its cause stays");
     }
 
-    #[tokio::test]
-    async fn the_log_names_a_collector_by_its_address() {
-        let text = "traces: { endpoint: \"http://127.0.0.1:4318/otlp\" }";
-        let config = Config::parse(Path::new("t.yaml"), text, &|_| None).unwrap();
+    fn wire(endpoint: &str) -> Wire {
+        let text = format!("traces: {{ endpoint: \"{endpoint}\" }}");
+        let config = Config::parse(Path::new("t.yaml"), &text, &|_| None).unwrap();
         let Traces::To(collector) = &config.traces else {
             panic!("they are off")
         };
-        assert_eq!(Wire::to(collector).to_string(), "127.0.0.1:4318");
+        Wire::to(collector)
+    }
+
+    #[tokio::test]
+    async fn an_address_that_takes_no_connection_is_passed_over() {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let there = listener.local_addr().unwrap();
+        let nowhere = SocketAddr::from(([127, 0, 0, 1], 1));
+        let Wire(inner) = wire("http://localhost:4318/otlp");
+        for addresses in [vec![there], vec![nowhere, there]] {
+            let (_, peer) = inner.connected_to(addresses).await.unwrap();
+            assert_eq!(peer.to_string(), inner.peer(there).to_string());
+        }
+        for (addresses, said) in [(vec![nowhere], "ConnectRefused"), (vec![], "localhost has no address")] {
+            let error = inner.connected_to(addresses).await.err().unwrap();
+            assert!(told(&error).contains(said), "{}", told(&error));
+        }
+    }
+
+    #[tokio::test]
+    async fn the_log_names_a_collector_by_its_address() {
+        assert_eq!(wire("http://127.0.0.1:4318/otlp").to_string(), "127.0.0.1:4318");
     }
 }

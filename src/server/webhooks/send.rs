@@ -1,4 +1,4 @@
-//! One message over HTTP. The address is looked up here, and the one that was allowed is the one that is connected to. Redirections are not
+//! One message over HTTP. The addresses are looked up here, and those that were allowed are the ones that are connected to. Redirections are not
 //! followed: their answers are failures.
 
 use std::fmt;
@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::header;
+use pingora::ErrorType;
 use pingora::connectors::http::Connector;
 use pingora::http::RequestHeader;
 use pingora::protocols::http::client::HttpSession;
@@ -15,6 +16,7 @@ use pingora::upstreams::peer::HttpPeer;
 use super::message::Message;
 use crate::config::Webhook;
 use crate::net::error_text::ErrorText;
+use crate::pure::families::by_turns;
 use crate::pure::time::Timestamp;
 use crate::pure::webhook::is_public;
 
@@ -59,6 +61,26 @@ impl Sender {
         }
     }
 
+    /// A connection to the first of the addresses that takes one.
+    async fn connected(&self, webhook: &Webhook, addresses: &[SocketAddr]) -> pingora::Result<HttpSession<()>> {
+        let mut failed = None;
+        for address in addresses {
+            let sni = if webhook.tls {
+                webhook.host.clone()
+            } else {
+                String::new()
+            };
+            let mut peer = HttpPeer::new(address, webhook.tls, sni);
+            peer.options.connection_timeout = Some(CONNECT_MAX);
+            peer.options.total_connection_timeout = Some(CONNECT_MAX);
+            match self.0.get_http_session(&peer).await {
+                Ok((session, _)) => return Ok(session),
+                Err(error) => failed = Some(error),
+            }
+        }
+        Err(failed.unwrap_or_else(|| pingora::Error::explain(ErrorType::ConnectNoRoute, "no address")))
+    }
+
     /// The status of the answer, whose body is still to come.
     async fn exchange(
         &self,
@@ -66,17 +88,9 @@ impl Sender {
         message: &Message,
         now: Timestamp,
     ) -> Result<(u16, HttpSession<()>), String> {
-        let address = resolved(webhook).await?;
-        let sni = if webhook.tls {
-            webhook.host.clone()
-        } else {
-            String::new()
-        };
-        let mut peer = HttpPeer::new(address, webhook.tls, sni);
-        peer.options.connection_timeout = Some(CONNECT_MAX);
-        peer.options.total_connection_timeout = Some(CONNECT_MAX);
+        let addresses = resolved(webhook).await?;
         let said = |error: Box<pingora::Error>| ErrorText(&error).to_string();
-        let (mut session, _) = self.0.get_http_session(&peer).await.map_err(said)?;
+        let mut session = self.connected(webhook, &addresses).await.map_err(said)?;
         let head = head(webhook, message, now)?;
         session.write_request_header(Box::new(head)).await.map_err(said)?;
         let body = Bytes::from(message.body.clone());
@@ -126,8 +140,8 @@ fn head(webhook: &Webhook, message: &Message, now: Timestamp) -> Result<RequestH
     Ok(RequestHeader::from(parts))
 }
 
-/// An address that may be connected to.
-async fn resolved(webhook: &Webhook) -> Result<SocketAddr, String> {
+/// The addresses that may be connected to, at least one.
+async fn resolved(webhook: &Webhook) -> Result<Vec<SocketAddr>, String> {
     let may = |address: &SocketAddr| webhook.allow_private || is_public(address.ip());
     let found: Vec<SocketAddr> = match webhook.host.parse::<IpAddr>() {
         Ok(address) => vec![SocketAddr::new(address, webhook.port)],
@@ -138,18 +152,18 @@ async fn resolved(webhook: &Webhook) -> Result<SocketAddr, String> {
                 .collect()
         }
     };
-    let allowed = found.iter().copied().find(may);
-    let refused = || match found.first() {
-        None => format!("{} has no address", webhook.host),
-        Some(address) => format!(
+    // The scheme http is for this machine alone, whatever its name resolves to.
+    let may = |address: &SocketAddr| may(address) && (webhook.tls || address.ip().is_loopback());
+    let allowed = by_turns(found.iter().copied().filter(may));
+    match found.first() {
+        _ if !allowed.is_empty() => Ok(allowed),
+        None => Err(format!("{} has no address", webhook.host)),
+        Some(address) => Err(format!(
             "{} is {}, which is no address of the internet, and allow_private is off",
             webhook.host,
             address.ip()
-        ),
-    };
-    // The scheme http is for this machine alone, whatever its name resolves to.
-    let allowed = allowed.filter(|address| webhook.tls || address.ip().is_loopback());
-    allowed.ok_or_else(refused)
+        )),
+    }
 }
 
 /// The longest that [`Sender::send`] takes.
@@ -198,6 +212,22 @@ mod tests {
             let told = Sender::new().send(&webhook(address), &message, now).await;
             assert_eq!(told, expected, "{status}");
             answers.await.unwrap();
+        }
+    }
+
+    #[tokio::test]
+    async fn an_address_that_takes_no_connection_is_passed_over() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let there = listener.local_addr().unwrap();
+        let nowhere = SocketAddr::from(([127, 0, 0, 1], 1));
+        let (sender, webhook) = (Sender::new(), webhook(there));
+        assert!(sender.connected(&webhook, &[nowhere, there]).await.is_ok());
+        for (addresses, kind) in [
+            (&[nowhere][..], ErrorType::ConnectRefused),
+            (&[], ErrorType::ConnectNoRoute),
+        ] {
+            let error = sender.connected(&webhook, addresses).await.err().unwrap();
+            assert_eq!(*error.etype(), kind);
         }
     }
 }
