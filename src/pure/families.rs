@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 
 /// The families by turns, the resolver's first one first (RFC 8305 section 4): where one of them leads nowhere, the second try is of the other.
-pub(crate) fn by_turns(found: impl IntoIterator<Item = SocketAddr>) -> Vec<SocketAddr> {
+pub fn by_turns(found: impl IntoIterator<Item = SocketAddr>) -> Vec<SocketAddr> {
     let mut found = found.into_iter().peekable();
     let is_first_ipv6 = found.peek().is_some_and(SocketAddr::is_ipv6);
     let (first, then): (Vec<_>, Vec<_>) = found.partition(|address| address.is_ipv6() == is_first_ipv6);

@@ -9,7 +9,7 @@ pub mod charge;
 pub mod credit_sum;
 pub mod error;
 pub mod estimate;
-pub(crate) mod families;
+pub mod families;
 pub(crate) mod hash_map;
 pub mod histogram;
 pub mod idempotency;
