@@ -33,11 +33,12 @@ impl KnownTime {
         }
     }
 
-    /// By which keys are written and forgotten. Once this process runs for as long as a key is known, none is left that was there when it
+    /// By which keys are written and forgotten. By a clock that is behind they are written as if it were not: set right, it would forget them at
+    /// once. Once this process runs for as long as a key is known, none is left that was there when it
     /// began, and what the clock said then harms none.
     pub(super) fn of_keys(&self) -> KeyTimes {
         KeyTimes {
-            clock: self.clock.now(),
+            latest: self.clock.now().max(self.passed(KEPT_MS)),
             known: self.after(KEPT_MS),
         }
     }
@@ -62,13 +63,18 @@ impl KnownTime {
 
     /// The time that is known when the clock's first word is believed after so many milliseconds.
     fn after(&self, millis: i64) -> Timestamp {
+        self.clock.now().min(self.passed(millis))
+    }
+
+    /// The same, whatever the clock says now.
+    fn passed(&self, millis: i64) -> Timestamp {
         let (began, at) = self.began;
         let passed = self.clock.passed_ms().saturating_sub(at);
         let from = match passed < millis {
             true => self.before,
             false => self.before.max(began),
         };
-        self.clock.now().min(from.plus_millis(passed))
+        from.plus_millis(passed)
     }
 }
 
@@ -94,7 +100,7 @@ mod tests {
         let known = || {
             (
                 later(time.of_keys().known),
-                later(time.of_keys().clock),
+                later(time.of_keys().latest),
                 later(time.to_keep()),
             )
         };
@@ -108,7 +114,7 @@ mod tests {
         // Back, behind what it was.
         clock.set_by(-3 * DAY_MS);
         let now = 35 - DAY_MS;
-        assert_eq!(known(), (now, now, now));
+        assert_eq!(known(), (now, 30, now));
     }
 
     /// It was off for two days, or its clock is ahead: which it was, nobody knows.

@@ -71,8 +71,8 @@ pub(in crate::ledger) enum KeyWrite<'a> {
 /// By which times keys are written and forgotten.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::ledger) struct KeyTimes {
-    /// What the clock says: from then on a key that is sent is known for 24 hours.
-    pub(in crate::ledger) clock: Timestamp,
+    /// The latest that it can be: from then on a key that is sent is known for 24 hours.
+    pub(in crate::ledger) latest: Timestamp,
     /// What has expired by then is forgotten.
     pub(in crate::ledger) known: Timestamp,
 }

@@ -25,18 +25,20 @@ impl Shared {
         }
     }
 
-    /// Redis' time, as far as it is known here. Asks nobody.
+    /// Redis' time, as far as it is known here: what it said last, and what has passed since, whatever the clock of this machine was set to
+    /// meanwhile. Asks nobody.
     pub(super) fn redis_now(&self) -> Timestamp {
-        self.options
-            .clock
-            .now()
-            .plus_millis(self.ahead_ms.load(Ordering::Relaxed))
+        if let (None, manual @ Clock::Manual(_)) = (&self.options.redis_clock, &self.options.clock) {
+            return manual.now();
+        }
+        let began = Timestamp(self.began_ms.load(Ordering::Relaxed));
+        began.plus_millis(self.options.clock.passed_ms())
     }
 
     /// Redis has just said what time it is.
     pub(super) fn heard_time(&self, now: Timestamp) {
-        let ahead = now.since(self.options.clock.now());
-        self.ahead_ms.store(ahead, Ordering::Relaxed);
+        let began = now.plus_millis(self.options.clock.passed_ms().saturating_neg());
+        self.began_ms.store(began.0, Ordering::Relaxed);
     }
 
     /// A server has just said of itself what time it is, if it did. Of a test's clock it knows nothing.
@@ -50,7 +52,7 @@ impl Shared {
         if let Some(now) = now {
             self.heard_time(now);
         }
-        // Only here: a clock of this machine that was set says another time until then.
+        // Only here: before Redis has said it, it is the time of this machine.
         self.producer.renew_when_old(self.redis_now());
     }
 

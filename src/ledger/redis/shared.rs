@@ -57,8 +57,8 @@ pub(super) struct Shared {
     pub(super) receipt_files: OnceLock<Arc<ReceiptFiles>>,
     /// For how much longer the debits of dead processes may wait for one another, in milliseconds.
     pub(super) takes_over_ms: AtomicU64,
-    /// Redis' clock less this machine's, in milliseconds, as Redis said last.
-    pub(super) ahead_ms: AtomicI64,
+    /// What time it was by Redis' clock as [`Clock::passed_ms`] began, in milliseconds since 1970; before Redis has said it, by this machine's.
+    pub(super) began_ms: AtomicI64,
     /// How long reserves took.
     pub(super) times: Times,
 }

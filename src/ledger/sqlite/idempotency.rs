@@ -139,7 +139,7 @@ fn sent(t: &Transaction<'_>, call: &KeyedCall, times: KeyTimes) -> Result<bool, 
     if let Some(bytes) = expired {
         count(t, key, -1, bytes.saturating_neg())?;
     }
-    let expires = times.clock.plus_millis(KEPT_MS);
+    let expires = times.latest.plus_millis(KEPT_MS);
     let sql =
         "INSERT INTO idempotency (key, name, fingerprint, request, state, expires) VALUES (?1, ?2, ?3, ?4, ?5, ?6)
                ON CONFLICT (key, name) DO NOTHING";

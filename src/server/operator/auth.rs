@@ -103,7 +103,7 @@ async fn of_session(
     asking: Asking<'_>,
 ) -> Result<Known, OperatorError> {
     let over = OperatorError::Unauthenticated(KeyFault::Invalid);
-    let Some(session) = api.sessions.find(id, api.clock().now()) else {
+    let Some(session) = api.sessions.find(id, api.clock().passed_ms()) else {
         return Err(over);
     };
     check_origin(headers)?;

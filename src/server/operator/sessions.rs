@@ -7,7 +7,6 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use sha2::{Digest, Sha256};
 
 use crate::pure::ids::{KeyDigest, hex};
-use crate::pure::time::Timestamp;
 
 /// Those that are open.
 #[derive(Default)]
@@ -23,7 +22,8 @@ pub(super) struct Session {
     pub(super) token: KeyDigest,
     /// What requests that change something bring in `X-CSRF-Token`.
     pub(super) csrf: String,
-    opened: Timestamp,
+    /// In milliseconds of `Clock::passed_ms`: whatever the clock is set to, it lasts as long.
+    opened_ms: i64,
 }
 
 impl Sessions {
@@ -31,26 +31,26 @@ impl Sessions {
     ///
     /// # Errors
     /// When the operating system gives no random numbers.
-    pub(super) fn open(&self, token: KeyDigest, now: Timestamp) -> Result<(String, String), getrandom::Error> {
+    pub(super) fn open(&self, token: KeyDigest, now_ms: i64) -> Result<(String, String), getrandom::Error> {
         let (id, csrf) = (random()?, random()?);
         let mut open = self.lock();
-        open.retain(|_, session| session.is_open(now));
+        open.retain(|_, session| session.is_open(now_ms));
         make_room(&mut open, OF_ONE_MAX, |session| session.token == token);
         make_room(&mut open, ALL_MAX, |_| true);
         let session = Session {
             token,
             csrf: csrf.clone(),
-            opened: now,
+            opened_ms: now_ms,
         };
         open.insert(digest(&id), session);
         Ok((id, csrf))
     }
 
     /// The session of an id, while it is open.
-    pub(super) fn find(&self, id: &str, now: Timestamp) -> Option<Session> {
+    pub(super) fn find(&self, id: &str, now_ms: i64) -> Option<Session> {
         self.lock()
             .get(&digest(id))
-            .filter(|session| session.is_open(now))
+            .filter(|session| session.is_open(now_ms))
             .cloned()
     }
 
@@ -65,8 +65,8 @@ impl Sessions {
 }
 
 impl Session {
-    fn is_open(&self, now: Timestamp) -> bool {
-        (0..SESSION_SECONDS.saturating_mul(1000)).contains(&now.since(self.opened))
+    fn is_open(&self, now_ms: i64) -> bool {
+        now_ms.saturating_sub(self.opened_ms) < SESSION_SECONDS.saturating_mul(1000)
     }
 }
 
@@ -74,7 +74,7 @@ impl Session {
 fn make_room(open: &mut HashMap<[u8; 32], Session>, most: usize, is_meant: impl Fn(&Session) -> bool) {
     while open.values().filter(|session| is_meant(session)).count() >= most {
         let meant = open.iter().filter(|(_, session)| is_meant(session));
-        let Some(oldest) = meant.min_by_key(|(_, session)| session.opened).map(|(id, _)| *id) else {
+        let Some(oldest) = meant.min_by_key(|(_, session)| session.opened_ms).map(|(id, _)| *id) else {
             return;
         };
         open.remove(&oldest);
@@ -102,7 +102,7 @@ const ALL_MAX: usize = 4096;
 mod tests {
     use super::*;
 
-    const NOW: Timestamp = Timestamp(1_000_000);
+    const NOW: i64 = 1_000_000;
 
     fn token(number: u8) -> KeyDigest {
         KeyDigest::from_bytes([number; 32])
@@ -115,8 +115,8 @@ mod tests {
         let found = sessions.find(&id, NOW).unwrap();
         assert_eq!((found.token, &found.csrf), (token(1), &csrf));
         assert!(sessions.find(&csrf, NOW).is_none());
-        let end = NOW.plus_millis(SESSION_SECONDS * 1000);
-        assert!(sessions.find(&id, end.plus_millis(-1)).is_some());
+        let end = NOW + SESSION_SECONDS * 1000;
+        assert!(sessions.find(&id, end - 1).is_some());
         assert!(sessions.find(&id, end).is_none());
         sessions.close(&id);
         assert!(sessions.find(&id, NOW).is_none());
@@ -127,16 +127,16 @@ mod tests {
         let sessions = Sessions::default();
         let (other, _) = sessions.open(token(2), NOW).unwrap();
         let ids: Vec<String> = (0..i64::try_from(OF_ONE_MAX).unwrap() + 3)
-            .map(|at| sessions.open(token(1), NOW.plus_millis(at)).unwrap().0)
+            .map(|at| sessions.open(token(1), NOW + at).unwrap().0)
             .collect();
-        let now = NOW.plus_millis(1000);
+        let now = NOW + 1000;
         let open = ids.iter().filter(|id| sessions.find(id, now).is_some()).count();
         assert_eq!(open, OF_ONE_MAX);
         assert!(ids[..3].iter().all(|id| sessions.find(id, now).is_none()));
         assert!(sessions.find(&other, now).is_some(), "another operator's stays");
         for number in 3..=200 {
             for at in 0..32 {
-                sessions.open(token(number), NOW.plus_millis(at)).unwrap();
+                sessions.open(token(number), NOW + at).unwrap();
             }
         }
         assert!(sessions.lock().len() <= ALL_MAX);

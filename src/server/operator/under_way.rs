@@ -87,12 +87,11 @@ mod tests {
     use super::*;
     use crate::ledger::tests::rig::{Rig, block_on};
     use crate::pure::ids::KeyDigest;
-    use crate::pure::time::Timestamp;
 
     /// Its cookie is in no browser.
     #[test]
     fn a_session_that_nobody_was_given_is_closed_again() {
-        let (rig, sessions, now) = (Rig::embedded(), Sessions::default(), Timestamp(1_000_000));
+        let (rig, sessions, now) = (Rig::embedded(), Sessions::default(), 1_000_000);
         let open = || sessions.open(KeyDigest::from_bytes([1; 32]), now).unwrap().0;
         let (given, lost) = (open(), open());
         let under_way = UnderWay::default();

@@ -221,6 +221,29 @@ fn a_key_ends_on_every_node_by_redis_clock() {
     assert_eq!(nodes.each_ref().map(Ledger::now), [redis.now(); 2]);
 }
 
+/// Its clock was behind, and Redis' is right: keys that have a day left end neither now nor until Redis speaks again.
+#[test]
+fn what_a_gateways_clock_is_set_to_ends_no_key() {
+    const DAY_MS: i64 = 86_400_000;
+    let server = RedisServer::start();
+    let redis = Clock::manual(rig::NOW);
+    let clock = Clock::manual(rig::NOW.plus_millis(-2 * DAY_MS));
+    let options = Options {
+        clock: clock.clone(),
+        redis_clock: Some(redis.clone()),
+        ..patient()
+    };
+    let ledger = node(&server, options);
+    assert_eq!(ledger.now(), redis.now());
+    for step_ms in [2 * DAY_MS, -9 * DAY_MS, 9 * DAY_MS] {
+        clock.set_by(step_ms);
+        assert_eq!(ledger.now(), redis.now(), "{step_ms}");
+    }
+    clock.advance(7);
+    redis.advance(7);
+    assert_eq!(ledger.now(), redis.now());
+}
+
 /// A node renews the holds of its running calls; those of a node that died expire.
 #[test]
 fn holds_live_as_long_as_their_node() {

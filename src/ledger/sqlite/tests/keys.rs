@@ -1,8 +1,10 @@
 //! Idempotency keys in the file: which writes count, and what is kept of answers.
 
 use super::*;
+use crate::clock::Clock;
 use crate::config::Idempotency;
 use crate::ledger::idempotency::call::{FreedKey, KeyEnd, KeyTimes, KeyWrite, KeyedCall};
+use crate::ledger::known_time::KnownTime;
 use crate::ledger::tests::rig::request_id;
 use crate::pure::idempotency::{Answer, Fingerprint, KEPT_MS, KeyName, Owner, State};
 use crate::pure::ids::KeyId;
@@ -48,7 +50,10 @@ impl Rig {
 
     /// The clock says one time, and another one is known.
     fn write_at(&mut self, writes: &[KeyWrite<'_>], clock: Timestamp, known: Timestamp) -> bool {
-        let written = self.database.write_keys(writes, KeyTimes { clock, known }).unwrap();
+        let written = self
+            .database
+            .write_keys(writes, KeyTimes { latest: clock, known })
+            .unwrap();
         assert_eq!(written.len(), writes.len());
         written.into_iter().all(|written| written)
     }
@@ -230,4 +235,28 @@ fn a_key_that_another_process_frees_is_free_when_its_call_was_not_billed() {
     assert!(!rig.write(&[KeyWrite::Freed(&runs)], NOW), "it was told before");
     assert!(!rig.write(&[KeyWrite::Freed(&over)], NOW));
     assert_eq!(rig.known().0, 1);
+}
+
+/// A machine boots with a clock that is behind, in 1970 where it has no battery, and it is set right once calls were made.
+#[test]
+fn a_clock_that_was_behind_forgets_no_key_once_it_is_set() {
+    for behind_ms in [KEPT_MS + 6 * 3_600_000, NOW.0] {
+        let mut rig = Rig::new();
+        let clock = Clock::manual(NOW.plus_millis(-behind_ms));
+        let time = KnownTime::new(&clock, Some(NOW));
+        let made = call("a", 1);
+        let written = rig.database.write_keys(&[KeyWrite::Sent(&made)], time.of_keys());
+        assert_eq!(written, Ok(vec![true]));
+        let is_known = |rig: &Rig| {
+            let found = rig.database.key_record(&made, time.of_keys().known);
+            found.unwrap().is_some()
+        };
+        assert!(is_known(&rig));
+        clock.set_by(behind_ms);
+        assert!(is_known(&rig), "{behind_ms}");
+        clock.advance(KEPT_MS - 1);
+        assert!(is_known(&rig), "{behind_ms}");
+        clock.advance(1);
+        assert!(!is_known(&rig), "{behind_ms}");
+    }
 }

@@ -45,7 +45,7 @@ pub(in crate::server::operator) async fn open(call: &Call<'_>) -> Result<Answer,
     auth::check_origin(call.headers)?;
     let SignIn { token } = call.json().map_err(|error| failed(call, error))?;
     let (digest, operator) = auth::of_token(call.api, Some(token.trim()), call.address).await?;
-    let opened = call.api.sessions.open(digest, call.api.clock().now());
+    let opened = call.api.sessions.open(digest, call.api.clock().passed_ms());
     let (id, csrf) = opened.map_err(|error| {
         log::error!("the operating system gives no random numbers: {error}");
         OperatorError::Api(ApiError::Internal)
