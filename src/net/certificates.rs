@@ -36,7 +36,7 @@ impl Certificate {
         };
         let certificates = CertificateDer::pem_file_iter(&files.cert)
             .and_then(Iterator::collect::<Result<Vec<_>, _>>)
-            .map_err(|error| unreadable("cert", &files.cert, &error))?;
+            .map_err(|error| unreadable("cert", &files.cert, &pem_problem(&error)))?;
         if certificates.is_empty() {
             return Err(unreadable("cert", &files.cert, &"no certificate in it"));
         }
@@ -44,7 +44,7 @@ impl Certificate {
         let validity = certificates.first().and_then(validity_of);
         let key = PrivateKeyDer::from_pem_file(&files.key).map_err(|error| match error {
             pem::Error::NoItemsFound => unreadable("key", &files.key, &"no private key in it"),
-            error => unreadable("key", &files.key, &error),
+            error => unreadable("key", &files.key, &pem_problem(&error)),
         })?;
         let mut config = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
             .with_protocol_versions(&[&TLS13, &TLS12])
@@ -107,6 +107,15 @@ pub(crate) const HTTP_1: [&[u8]; 1] = [b"http/1.1"];
 /// How long before its end a certificate should have been renewed, in milliseconds: 14 days, as in conf/prometheus/alerts.yaml.
 const RENEWED_BEFORE_MS: i64 = 14 * 86_400_000;
 
+/// What is wrong with a PEM file. Its parser names lines by the numbers of their bytes.
+pub(crate) fn pem_problem(error: &pem::Error) -> String {
+    match error {
+        pem::Error::MissingSectionEnd { .. } => "its last section has no end: is it written only in part?".to_owned(),
+        pem::Error::IllegalSectionStart { .. } => "a line that begins a section cannot be read".to_owned(),
+        other => other.to_string(),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -139,6 +148,31 @@ mod tests {
         ] {
             let said = said.map(|said| format!("operator_tls.cert: {}: {said}", file.display()));
             assert_eq!(certificate.doubt(now), said, "{now}");
+        }
+    }
+
+    #[test]
+    fn what_is_wrong_with_a_file_is_told_in_words() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a.pem");
+        let files = TlsFiles {
+            cert: path.clone(),
+            key: path.clone(),
+        };
+        for (text, said) in [
+            (
+                "-----BEGIN CERTIFICATE-----\nMIIB\n",
+                "its last section has no end: is it written only in part?",
+            ),
+            (
+                "-----BEGIN CERTIFICATE\n",
+                "a line that begins a section cannot be read",
+            ),
+            ("", "no certificate in it"),
+        ] {
+            std::fs::write(&path, text).unwrap();
+            let error = Certificate::load("tls", &files, &HTTP_1).err().unwrap();
+            assert_eq!(error, format!("tls.cert: {}: {said}", path.display()), "{text}");
         }
     }
 }

@@ -32,6 +32,8 @@ pub struct Reloader {
     upstreams: Upstreams,
     environment: fn(&str) -> Option<String>,
     seen: Vec<(PathBuf, Stamp)>,
+    /// What the gateway began with: some keys are read only then.
+    began: Config,
     telemetry: Arc<Telemetry>,
 }
 
@@ -46,12 +48,13 @@ impl Reloader {
         upstreams: Upstreams,
         environment: fn(&str) -> Option<String>,
     ) -> Reloader {
-        let seen = stamps(&snapshot.load().config);
+        let began = snapshot.load().config.clone();
         Reloader {
             snapshot: Arc::downgrade(snapshot),
             upstreams,
             environment,
-            seen,
+            seen: stamps(&began),
+            began,
             telemetry: Arc::default(),
         }
     }
@@ -76,7 +79,7 @@ impl Reloader {
         match self.read(&old.config) {
             Ok(mut new) => {
                 new.keep_tls_of(&old);
-                report(&old, &new);
+                report(&self.began, &old, &new);
                 if !files(&new.config).eq(files(&old.config)) {
                     self.seen = stamps(&new.config);
                 }
@@ -116,8 +119,8 @@ impl Reloader {
     }
 }
 
-fn report(old: &Snapshot, new: &Snapshot) {
-    let waiting = waiting(&old.config, &new.config);
+fn report(began: &Config, old: &Snapshot, new: &Snapshot) {
+    let waiting = waiting(began, &new.config);
     if !waiting.is_empty() {
         log::warn!("changed, and in force from the next start on: {}", waiting.join(", "));
     }
@@ -153,7 +156,7 @@ fn report(old: &Snapshot, new: &Snapshot) {
     }
 }
 
-/// The keys that were changed and are read at a start alone.
+/// The keys that were changed since the start, where alone they are read.
 fn waiting(old: &Config, new: &Config) -> Vec<&'static str> {
     let keys = [
         ("listen", old.listen != new.listen),

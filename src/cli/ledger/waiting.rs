@@ -59,7 +59,7 @@ pub(in crate::cli) fn tell_waiting(text: &mut String, journals: u64) {
     };
     line(
         text,
-        format_args!("{journals} {verb}: run tollgate ledger recover, or start the gateway"),
+        format_args!("{journals} {verb}: tollgate ledger recover resolves what it can, and says what keeps the rest"),
     );
 }
 

@@ -26,7 +26,7 @@ fn an_audit_tells_of_journals_that_wait() {
         (&Value::from(true), &Value::from(1))
     );
     let text = place.run("ledger audit").stdout;
-    let waits = "\n1 journal of a process that died waits: run tollgate ledger recover, or start the gateway\n";
+    let waits = "\n1 journal of a process that died waits: tollgate ledger recover resolves what it can, and says what keeps the rest\n";
     assert!(
         text.starts_with("the books balance: ") && text.ends_with(waits),
         "{text}"
@@ -34,7 +34,7 @@ fn an_audit_tells_of_journals_that_wait() {
     drop(living);
     let text = place.run("ledger audit").stdout;
     assert!(
-        text.contains("\n2 journals of processes that died wait: run "),
+        text.contains("\n2 journals of processes that died wait: tollgate ledger recover "),
         "{text}"
     );
 }

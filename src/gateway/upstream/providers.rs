@@ -20,6 +20,7 @@ use x509_parser::prelude::FromDer;
 use super::circuit_breaker::Breaker;
 use crate::config::{BaseUrl, Config, ConfigError, CostFrom, Credential, Provider, Timeouts};
 use crate::gateway::media_type::{EVENT_STREAM, JSON};
+use crate::net::certificates::pem_problem;
 use crate::net::dns::{Addresses, Resolver, Unreached};
 use crate::pure::money::Markup;
 use crate::pure::request_body::{FieldRules, ResponseMode};
@@ -308,8 +309,8 @@ fn headers(provider: &Provider, accept: HeaderValue) -> Result<HeaderMap, String
 pub(crate) fn read_ca(path: &std::path::Path) -> Result<Arc<CaType>, String> {
     let fail = |error: String| format!("ca_file: {}: {error}", path.display());
     let mut certificates = Vec::new();
-    for der in CertificateDer::pem_file_iter(path).map_err(|error| fail(error.to_string()))? {
-        let der = der.map_err(|error| fail(error.to_string()))?.to_vec();
+    for der in CertificateDer::pem_file_iter(path).map_err(|error| fail(pem_problem(&error)))? {
+        let der = der.map_err(|error| fail(pem_problem(&error)))?.to_vec();
         x509_parser::certificate::X509Certificate::from_der(&der).map_err(|error| fail(error.to_string()))?;
         certificates.push(WrappedX509::new(der, parse_x509));
     }

@@ -58,4 +58,20 @@ async fn a_reload_names_what_waits_for_the_next_start() {
         log.contains("in force from the next start on: drain_seconds, unready_seconds"),
         "{log}"
     );
+
+    // One of them as it was at the start, and then the other.
+    let last_told = |log: &str| {
+        let reloads: Vec<&str> = log.split("reloaded: ").collect();
+        let [.., last, _] = reloads.as_slice() else { return None };
+        let told = last.split("in force from the next start on: ").nth(1)?;
+        told.lines().next().map(str::to_owned)
+    };
+    let partly = conf.replace("\"unready_seconds\":0", "\"unready_seconds\":1");
+    for (text, named) in [(&partly, Some("unready_seconds")), (&conf, None)] {
+        std::fs::write(site.path("tollgate.yaml"), text).unwrap();
+        eventually("what waits is told as it is", async || {
+            (last_told(&site.log()).as_deref() == named).then_some(())
+        })
+        .await;
+    }
 }
