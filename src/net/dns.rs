@@ -61,9 +61,10 @@ impl Unreached {
         *count = count.saturating_add(1);
     }
 
-    /// Whether there was one.
-    pub(crate) fn is_any(self) -> bool {
-        self.all() > 0
+    /// Whether there was one of this family.
+    pub(crate) fn has(self, is_ipv6: bool) -> bool {
+        let count = if is_ipv6 { self.ipv6 } else { self.ipv4 };
+        count > 0
     }
 
     /// How many of the family of these addresses.
@@ -170,7 +171,7 @@ impl Addresses {
         [first, then].into_iter().find(is_left)
     }
 
-    /// An address of this family was reached after others were not: where those are of the other one, this comes first for the next minutes.
+    /// An address of this family was reached after one of the other was not: this family comes first for the next minutes.
     pub(crate) fn reached(&self, is_ipv6: bool) {
         if self.known.load().ipv4.is_empty() {
             return;
@@ -187,13 +188,16 @@ impl Addresses {
     /// After each answer of the resolver: no call is to find out whether IPv6 leads anywhere again. May block.
     fn try_ipv6(&self) {
         let answers = self.ipv4_first.load(Ordering::Relaxed);
-        let next = match (answers, self.known.load().best.first()) {
-            (0, _) => return,
-            (1, Some(address)) => match TcpStream::connect_timeout(address, IPV6_WITHIN) {
-                Ok(_) => 0,
-                Err(_) => return,
-            },
-            (more, _) => more.saturating_sub(1),
+        let leads_somewhere = || {
+            let known = self.known.load_full();
+            let mut tried = known.best.iter().filter(|address| address.is_ipv6()).take(TRIED_MAX);
+            tried.any(|address| TcpStream::connect_timeout(address, IPV6_WITHIN).is_ok())
+        };
+        let next = match answers {
+            0 => return,
+            1 if leads_somewhere() => 0,
+            1 => return,
+            more => more.saturating_sub(1),
         };
         // A call may have reached IPv4 alone meanwhile.
         let changed = self

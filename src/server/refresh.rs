@@ -12,6 +12,7 @@ use bytes::BytesMut;
 use http::header;
 use pingora::connectors::http::Connector;
 use pingora::http::RequestHeader;
+use pingora::protocols::http::client::HttpSession;
 
 use crate::clock::monotonic;
 use crate::config::Refresh;
@@ -19,6 +20,7 @@ use crate::config::import::{Import, Write, import};
 use crate::gateway::media_type::JSON;
 use crate::gateway::snapshot::Snapshot;
 use crate::gateway::upstream::providers::Upstream;
+use crate::net::dns::Unreached;
 use crate::net::error_text::ErrorText;
 use crate::pure::import::NEW_AND_FREE;
 use crate::pure::request_body::ResponseMode;
@@ -130,10 +132,7 @@ fn new_and_free(import: &Import) -> Vec<String> {
 /// The answer of the provider's `/models`.
 async fn fetch(upstream: &Upstream) -> Result<String, String> {
     let said = |error: Box<pingora::Error>| format!("{}: {}", upstream.provider.name, ErrorText(&error));
-    let peer = upstream
-        .peer()
-        .ok_or_else(|| format!("{} has no known address", upstream.provider.name))?;
-    let (mut session, _) = Connector::new(None).get_http_session(&peer).await.map_err(said)?;
+    let mut session = connected(upstream).await?;
     let path = format!("{}/models", upstream.provider.base_url.path);
     let request = http::Request::get(&path).body(());
     let (mut parts, ()) = request.map_err(|error| format!("{path}: {error}"))?.into_parts();
@@ -160,6 +159,28 @@ async fn fetch(upstream: &Upstream) -> Result<String, String> {
         body.extend_from_slice(&chunk);
     }
     String::from_utf8(body.to_vec()).map_err(|_| format!("the list of {} is not UTF-8", upstream.provider.name))
+}
+
+/// A connection to the first address of the provider that takes one.
+async fn connected(upstream: &Upstream) -> Result<HttpSession<()>, String> {
+    let (connector, addresses) = (Connector::new(None), &upstream.host.addresses);
+    let mut failed = format!("{} has no known address", upstream.provider.name);
+    let mut unreached = Unreached::default();
+    while let Some(address) = addresses.pick(unreached) {
+        match connector.get_http_session(&upstream.peer_at(address)).await {
+            Ok((session, _)) => {
+                if unreached.has(!address.is_ipv6()) {
+                    addresses.reached(address.is_ipv6());
+                }
+                return Ok(session);
+            }
+            Err(error) => {
+                failed = format!("{}: {}", upstream.provider.name, ErrorText(&error));
+                unreached.note(address.is_ipv6());
+            }
+        }
+    }
+    Err(failed)
 }
 
 /// Between refreshes that fail, one after the other; then always the last.

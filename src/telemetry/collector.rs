@@ -34,6 +34,8 @@ struct Inner {
     rejected: AtomicUsize,
     /// What went wrong last.
     error: Mutex<String>,
+    /// The address that took the last connection: it is tried first, for another may take as long as it may to take none.
+    taker: Mutex<Option<SocketAddr>>,
 }
 
 /// What became of a batch.
@@ -57,6 +59,7 @@ impl Wire {
             status: AtomicU16::new(0),
             rejected: AtomicUsize::new(0),
             error: Mutex::default(),
+            taker: Mutex::default(),
         }))
     }
 
@@ -105,12 +108,17 @@ impl Inner {
         self.connected_to(by_turns(found)).await
     }
 
-    async fn connected_to(&self, addresses: Vec<SocketAddr>) -> Result<(HttpSession<()>, HttpPeer), HttpError> {
+    async fn connected_to(&self, mut addresses: Vec<SocketAddr>) -> Result<(HttpSession<()>, HttpPeer), HttpError> {
+        let taker = *self.taker.lock().unwrap_or_else(PoisonError::into_inner);
+        addresses.sort_by_key(|address| Some(*address) != taker);
         let mut failed = HttpError::from(format!("{} has no address", self.endpoint.host));
         for address in addresses {
             let peer = self.peer(address);
             match self.connector.get_http_session(&peer).await {
-                Ok((session, _)) => return Ok((session, peer)),
+                Ok((session, _)) => {
+                    *self.taker.lock().unwrap_or_else(PoisonError::into_inner) = Some(address);
+                    return Ok((session, peer));
+                }
                 Err(error) => failed = HttpError::from(error),
             }
         }
@@ -254,10 +262,12 @@ mod tests {
         let there = listener.local_addr().unwrap();
         let nowhere = SocketAddr::from(([127, 0, 0, 1], 1));
         let Wire(inner) = wire("http://localhost:4318/otlp");
-        for addresses in [vec![there], vec![nowhere, there]] {
-            let (_, peer) = inner.connected_to(addresses).await.unwrap();
-            assert_eq!(peer.to_string(), inner.peer(there).to_string());
-        }
+        let (_, peer) = inner.connected_to(vec![nowhere, there]).await.unwrap();
+        assert_eq!(peer.to_string(), inner.peer(there).to_string());
+        let other = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let addresses = vec![other.local_addr().unwrap(), there];
+        let (_, peer) = inner.connected_to(addresses).await.unwrap();
+        assert_eq!(peer.to_string(), inner.peer(there).to_string(), "it took the last one");
         for (addresses, said) in [(vec![nowhere], "ConnectRefused"), (vec![], "localhost has no address")] {
             let error = inner.connected_to(addresses).await.err().unwrap();
             assert!(told(&error).contains(said), "{}", told(&error));

@@ -63,8 +63,13 @@ enum Next {
 
 /// A connection could not be made. The error's retry says whether there is another attempt.
 pub(in crate::gateway) fn connect_failed(ctx: &mut Ctx, mut error: Box<Error>, clock: &Clock) -> Box<Error> {
-    let cause = match error.etype() {
-        ErrorType::InternalError => Cause::NoSocket,
+    let is_ipv6 = ctx
+        .call()
+        .and_then(|call| call.attempt.as_ref())
+        .is_some_and(|attempt| attempt.is_ipv6);
+    let cause = match (error.etype(), error.root_etype()) {
+        // Without an address or a permitted way of IPv6, it is no fault of this process.
+        (ErrorType::InternalError, root) if !is_ipv6 || *root == ErrorType::SocketError => Cause::NoSocket,
         _ => Cause::Unreachable,
     };
     if let (Cause::Unreachable, Some(attempt)) = (cause, ctx.call().and_then(|call| call.attempt.as_mut())) {

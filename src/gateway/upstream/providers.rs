@@ -21,7 +21,7 @@ use super::circuit_breaker::Breaker;
 use crate::config::{BaseUrl, Config, ConfigError, CostFrom, Credential, Provider, Timeouts};
 use crate::gateway::media_type::{EVENT_STREAM, JSON};
 use crate::net::certificates::pem_problem;
-use crate::net::dns::{Addresses, Resolver, Unreached};
+use crate::net::dns::{Addresses, Resolver};
 use crate::pure::money::Markup;
 use crate::pure::request_body::{FieldRules, ResponseMode};
 use crate::telemetry::trace::Server;
@@ -182,13 +182,7 @@ impl Upstream {
         self.host.breaker(&self.provider.name, model)
     }
 
-    /// A peer for Pingora, with every other time-out set. None when no address is known.
-    pub(crate) fn peer(&self) -> Option<HttpPeer> {
-        let address = self.host.addresses.pick(Unreached::default())?;
-        Some(self.peer_at(address))
-    }
-
-    /// The same at this address of its host.
+    /// A peer for Pingora at this address of its host, with every other time-out set.
     pub(crate) fn peer_at(&self, address: SocketAddr) -> HttpPeer {
         let url = &self.provider.base_url;
         let mut peer = HttpPeer::new(address, url.tls, if url.tls { url.host.clone() } else { String::new() });

@@ -156,7 +156,7 @@ pub(in crate::gateway) fn request(
         return Error::e_explain(ErrorType::InternalError, "a request without an attempt");
     };
     let upstream = &attempt.candidate.upstream;
-    if attempt.unreached.is_any() {
+    if attempt.unreached.has(!attempt.is_ipv6) {
         upstream.host.addresses.reached(attempt.is_ipv6);
     }
     let (mut parts, ()) = http::Request::new(()).into_parts();

@@ -168,7 +168,8 @@ async fn resolved(webhook: &Webhook) -> Result<Vec<SocketAddr>, String> {
 
 /// The longest that [`Sender::send`] takes.
 pub(super) const SEND_MAX: Duration = ATTEMPT_MAX.saturating_add(BODY_MAX);
-const CONNECT_MAX: Duration = Duration::from_secs(5);
+/// For one address: two that lead nowhere leave time for the next one.
+const CONNECT_MAX: Duration = Duration::from_secs(3);
 /// The longest that one attempt takes until its answer's head is there.
 const ATTEMPT_MAX: Duration = Duration::from_secs(10);
 /// The longest that the answer's body is waited for.
