@@ -33,12 +33,19 @@ impl KnownTime {
         }
     }
 
-    /// By which keys are written and forgotten. By a clock that is behind they are written as if it were not: set right, it would forget them at
-    /// once. Once this process runs for as long as a key is known, none is left that was there when it
+    /// By which keys are written and forgotten. In this process' first day a clock that is behind writes them as if it were not: set right, it
+    /// would forget them at once. Once this process runs for as long as a key is known, none is left that was there when it
     /// began, and what the clock said then harms none.
     pub(super) fn of_keys(&self) -> KeyTimes {
+        let (_, at) = self.began;
+        let passed = self.clock.passed_ms().saturating_sub(at);
+        let now = self.clock.now();
         KeyTimes {
-            latest: self.clock.now().max(self.passed(KEPT_MS)),
+            latest: match passed < KEPT_MS {
+                true => now.max(self.before.plus_millis(passed)),
+                // What the clock said first may have been ahead: keys of such a time would stay.
+                false => now,
+            },
             known: self.after(KEPT_MS),
         }
     }
@@ -63,18 +70,13 @@ impl KnownTime {
 
     /// The time that is known when the clock's first word is believed after so many milliseconds.
     fn after(&self, millis: i64) -> Timestamp {
-        self.clock.now().min(self.passed(millis))
-    }
-
-    /// The same, whatever the clock says now.
-    fn passed(&self, millis: i64) -> Timestamp {
         let (began, at) = self.began;
         let passed = self.clock.passed_ms().saturating_sub(at);
         let from = match passed < millis {
             true => self.before,
             false => self.before.max(began),
         };
-        from.plus_millis(passed)
+        self.clock.now().min(from.plus_millis(passed))
     }
 }
 
@@ -135,6 +137,19 @@ mod tests {
         assert_eq!(later(time.of_events()), KEEP_MS - 1);
         clock.advance(1);
         assert_eq!(later(time.of_events()), 2 * DAY_MS + KEEP_MS);
+    }
+
+    /// Else no key that is written from then on would be forgotten.
+    #[test]
+    fn a_clock_that_was_ahead_at_the_start_writes_no_key_for_longer_once_a_day_has_passed() {
+        for before in [Some(BEFORE), None] {
+            let clock = Clock::manual(BEFORE.plus_millis(400 * DAY_MS));
+            let time = KnownTime::new(&clock, before);
+            clock.advance(60_000);
+            clock.set_by(-400 * DAY_MS);
+            clock.advance(KEPT_MS);
+            assert_eq!(time.of_keys().latest, clock.now(), "{before:?}");
+        }
     }
 
     /// A machine without a battery begins in 1970.

@@ -165,7 +165,7 @@ impl RedisLedger {
             has_accounts: AtomicBool::new(false),
             is_emptied: AtomicBool::new(false),
             receipt_files: OnceLock::new(),
-            began_ms: AtomicI64::new(options.clock.now().0.saturating_sub(options.clock.passed_ms())),
+            began_ms: AtomicI64::new(server_time::NOT_HEARD),
             times: Times::default(),
             options,
         });

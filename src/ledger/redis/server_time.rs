@@ -11,6 +11,9 @@ use crate::clock::Clock;
 use crate::ledger::StoreError;
 use crate::pure::time::Timestamp;
 
+/// Redis has not said yet what time it is.
+pub(super) const NOT_HEARD: i64 = i64::MIN;
+
 impl Shared {
     /// The clock that scripts go by: a test's, or else Redis' own.
     pub(super) fn redis_clock(&self) -> &Clock {
@@ -31,8 +34,10 @@ impl Shared {
         if let (None, manual @ Clock::Manual(_)) = (&self.options.redis_clock, &self.options.clock) {
             return manual.now();
         }
-        let began = Timestamp(self.began_ms.load(Ordering::Relaxed));
-        began.plus_millis(self.options.clock.passed_ms())
+        match self.began_ms.load(Ordering::Relaxed) {
+            NOT_HEARD => self.options.clock.now(),
+            began => Timestamp(began).plus_millis(self.options.clock.passed_ms()),
+        }
     }
 
     /// Redis has just said what time it is.

@@ -57,7 +57,7 @@ pub(super) struct Shared {
     pub(super) receipt_files: OnceLock<Arc<ReceiptFiles>>,
     /// For how much longer the debits of dead processes may wait for one another, in milliseconds.
     pub(super) takes_over_ms: AtomicU64,
-    /// What time it was by Redis' clock as [`Clock::passed_ms`] began, in milliseconds since 1970; before Redis has said it, by this machine's.
+    /// What time it was by Redis' clock as [`Clock::passed_ms`] began, in milliseconds since 1970, or `NOT_HEARD`.
     pub(super) began_ms: AtomicI64,
     /// How long reserves took.
     pub(super) times: Times,

@@ -107,6 +107,8 @@ impl Connection {
 
 /// Whether the client has ended its side: one that wants its answer keeps that open until it has it.
 async fn has_left(session: &mut ServerSession) -> bool {
+    // An end that has come is known here once tokio has looked at its sockets: before others have their turn, on a busy machine, it may not have.
+    tokio::task::yield_now().await;
     let next = {
         let mut next = pin!(session.read_body_or_idle(true));
         poll_fn(|context| Poll::Ready(next.as_mut().poll(context))).await

@@ -5,6 +5,7 @@ use tokio::net::TcpListener;
 use tollgate::pure::operator::Role;
 
 use super::{Desk, GROUNDS, of};
+use crate::harness::process::established_connections;
 use crate::harness::{Raw, eventually};
 
 impl Desk {
@@ -12,7 +13,16 @@ impl Desk {
     /// answer, or it cannot be written.
     async fn asks_and_is_gone(&self, path: &str, body: &Value, resets: bool) {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let mut gone = Raw::connect(listener.local_addr().unwrap()).await;
+        let address = listener.local_addr().unwrap();
+        let mut gone = Raw::connect(address).await;
+        let stand = async |count| {
+            eventually("the kernel has passed it on", async || {
+                (established_connections(address) == count).then_some(())
+            })
+            .await;
+        };
+        // On a busy machine the kernel is later than the call that asked for it.
+        stand(1).await;
         let (token, body) = (of(Role::Admin), body.to_string());
         let length = body.len();
         let request = format!(
@@ -23,6 +33,7 @@ impl Desk {
             true => gone.reset(),
             false => gone.close(),
         }
+        stand(0).await;
         self.gateway.serve_operators(listener);
     }
 
