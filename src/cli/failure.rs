@@ -104,3 +104,25 @@ const HEX_RUN_MIN: usize = 24;
 /// A journal is named by so many of them, and these files lie beside one another: whoever is to move one must know its name.
 const JOURNAL_DIGITS: usize = 32;
 const JOURNAL_FILES: [&str; 4] = [".journal", ".acknowledged", ".refused", ".prompts"];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_file_of_a_journal_is_named_and_no_key_is() {
+        let digits = "0123456789abcdef0123456789abcdef";
+        for (text, expected) in [
+            (
+                format!("data/{digits}.journal: calls"),
+                format!("data/{digits}.journal: calls"),
+            ),
+            (format!("data/{digits}.yaml"), "data/<key>.yaml".to_owned()),
+            (format!("{digits}."), "<key>.".to_owned()),
+            (format!("tg_{digits}.journal"), "<key>.journal".to_owned()),
+            (format!("{digits}0.journal"), "<key>.journal".to_owned()),
+        ] {
+            assert_eq!(without_keys(&text), expected);
+        }
+    }
+}

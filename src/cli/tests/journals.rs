@@ -186,7 +186,7 @@ fn a_command_takes_no_credit_that_calls_of_a_dead_gateway_have_used() {
     );
     let text = place.run("account show acme").stdout;
     assert!(
-        text.contains("\n1 journal of a process that died waits: run tollgate ledger recover, "),
+        text.contains("\n1 journal of a process that died waits: tollgate ledger recover resolves "),
         "{text}"
     );
     // What adds credit can be done before that.
