@@ -116,9 +116,9 @@ impl Embedded {
                 .receipt_bounds_before()?
                 .unwrap_or(ReceiptBounds::days(RECEIPT_DAYS)),
         };
-        let last = database.day_of_last_debit(clock.now().day())?;
-        database.forget_producers(last)?;
-        database.keep_receipts(receipts, last)?;
+        let known = database.known_day(clock.now().day())?;
+        database.forget_producers(known)?;
+        database.keep_receipts(receipts, known)?;
         let reports = Reports::open(path)?;
         let shared = Arc::new(Shared::load(&database, clock, lock)?);
         let (commands, thread) = start_thread(&shared, database, path)?;

@@ -20,34 +20,43 @@ pub(super) struct KnownTime {
     began: (Timestamp, i64),
     /// What time it was when the file was last written.
     before: Timestamp,
+    /// By how many milliseconds the time was ahead of what had passed in this process when that was last believed, and how much had.
+    believed: (i64, i64),
 }
 
 impl KnownTime {
     /// Goes on from what time it was `before`, as the file says; without that from now.
     pub(super) fn new(clock: &Clock, before: Option<Timestamp>) -> KnownTime {
-        let now = clock.now();
+        let (now, at) = (clock.now(), clock.passed_ms());
         KnownTime {
             clock: clock.clone(),
-            began: (now, clock.passed_ms()),
+            began: (now, at),
             before: before.unwrap_or(now),
+            // A clock's first word is believed by none: it may be ahead, and what is written by it would stay for as long.
+            believed: (before.map_or(i64::MIN, |before| before.0.saturating_sub(at)), at),
         }
     }
 
-    /// By which keys are written and forgotten. In this process' first day a clock that is behind writes them as if it were not: set right, it
-    /// would forget them at once. Once this process runs for as long as a key is known, none is left that was there when it
+    /// By which keys are written and forgotten. Once this process runs for as long as a key is known, none is left that was there when it
     /// began, and what the clock said then harms none.
-    pub(super) fn of_keys(&self) -> KeyTimes {
-        let (_, at) = self.began;
-        let passed = self.clock.passed_ms().saturating_sub(at);
-        let now = self.clock.now();
+    pub(super) fn of_keys(&mut self) -> KeyTimes {
         KeyTimes {
-            latest: match passed < KEPT_MS {
-                true => now.max(self.before.plus_millis(passed)),
-                // What the clock said first may have been ahead: keys of such a time would stay.
-                false => now,
-            },
+            latest: self.latest(),
             known: self.after(KEPT_MS),
         }
+    }
+
+    /// The latest that it can be. By a clock that falls behind, keys are written as if it had not: set right, it would forget them at once. It
+    /// is taken for the right one when it stays behind for a day.
+    fn latest(&mut self) -> Timestamp {
+        let passed = self.clock.passed_ms();
+        let lead = self.to_keep().0.saturating_sub(passed);
+        let ((believed, since), (_, began)) = (self.believed, self.began);
+        let is_set = passed.saturating_sub(began) >= SET_WITHIN_MS;
+        if is_set && (lead >= believed || passed.saturating_sub(since) >= KEPT_MS) {
+            self.believed = (lead, passed);
+        }
+        self.clock.now().max(Timestamp(self.believed.0).plus_millis(passed))
     }
 
     /// By which events are too old. As with keys: once this process runs for as long as events are kept, none is left that was there when
@@ -98,8 +107,8 @@ mod tests {
     #[test]
     fn the_time_passes_as_fast_as_it_does_whatever_the_clock_says() {
         let clock = Clock::manual(BEFORE.plus_millis(5));
-        let time = KnownTime::new(&clock, Some(BEFORE));
-        let known = || {
+        let mut time = KnownTime::new(&clock, Some(BEFORE));
+        let mut known = || {
             (
                 later(time.of_keys().known),
                 later(time.of_keys().latest),
@@ -123,16 +132,16 @@ mod tests {
     #[test]
     fn what_the_clock_said_at_the_start_counts_once_the_process_has_run_for_long() {
         let clock = Clock::manual(BEFORE.plus_millis(2 * DAY_MS));
-        let time = KnownTime::new(&clock, Some(BEFORE));
-        let known = || (later(time.of_keys().known), later(time.to_keep()));
+        let mut time = KnownTime::new(&clock, Some(BEFORE));
+        let known = |time: &mut KnownTime| (later(time.of_keys().known), later(time.to_keep()));
         clock.advance(SET_WITHIN_MS - 1);
-        assert_eq!(known(), (SET_WITHIN_MS - 1, SET_WITHIN_MS - 1));
+        assert_eq!(known(&mut time), (SET_WITHIN_MS - 1, SET_WITHIN_MS - 1));
         clock.advance(1);
-        assert_eq!(known(), (SET_WITHIN_MS, 2 * DAY_MS + SET_WITHIN_MS));
+        assert_eq!(known(&mut time), (SET_WITHIN_MS, 2 * DAY_MS + SET_WITHIN_MS));
         clock.advance(KEPT_MS - SET_WITHIN_MS - 1);
         assert_eq!(later(time.of_keys().known), KEPT_MS - 1);
         clock.advance(1);
-        assert_eq!(known(), (2 * DAY_MS + KEPT_MS, 2 * DAY_MS + KEPT_MS));
+        assert_eq!(known(&mut time), (2 * DAY_MS + KEPT_MS, 2 * DAY_MS + KEPT_MS));
         clock.advance(KEEP_MS - KEPT_MS - 1);
         assert_eq!(later(time.of_events()), KEEP_MS - 1);
         clock.advance(1);
@@ -144,11 +153,32 @@ mod tests {
     fn a_clock_that_was_ahead_at_the_start_writes_no_key_for_longer_once_a_day_has_passed() {
         for before in [Some(BEFORE), None] {
             let clock = Clock::manual(BEFORE.plus_millis(400 * DAY_MS));
-            let time = KnownTime::new(&clock, before);
+            let mut time = KnownTime::new(&clock, before);
             clock.advance(60_000);
             clock.set_by(-400 * DAY_MS);
+            assert_eq!(time.of_keys().latest, clock.now(), "{before:?}");
             clock.advance(KEPT_MS);
             assert_eq!(time.of_keys().latest, clock.now(), "{before:?}");
+        }
+    }
+
+    /// A key that is written while it is behind is known for 24 hours once it is set right.
+    #[test]
+    fn a_clock_that_falls_behind_is_not_believed_for_a_day() {
+        const BACK_MS: i64 = 2 * DAY_MS;
+        // The process runs for days; or for less than one, behind a time for which it was off.
+        for (off, runs) in [(0, 3 * DAY_MS), (BACK_MS, 23 * 3_600_000)] {
+            let clock = Clock::manual(BEFORE.plus_millis(off));
+            let mut time = KnownTime::new(&clock, Some(BEFORE));
+            clock.advance(runs);
+            assert_eq!(later(time.of_keys().latest), off + runs);
+            clock.set_by(-BACK_MS);
+            clock.advance(600_000);
+            assert_eq!(later(time.of_keys().latest), off + runs + 600_000);
+            clock.advance(KEPT_MS - 600_001);
+            assert_eq!(later(time.of_keys().latest), off + runs + KEPT_MS - 1);
+            clock.advance(1);
+            assert_eq!(time.of_keys().latest, clock.now(), "it stays behind");
         }
     }
 
@@ -156,7 +186,7 @@ mod tests {
     #[test]
     fn a_clock_that_is_behind_at_the_start_holds_nothing_up_once_it_is_set() {
         let clock = Clock::manual(Timestamp(0));
-        let time = KnownTime::new(&clock, Some(BEFORE));
+        let mut time = KnownTime::new(&clock, Some(BEFORE));
         assert_eq!(time.of_keys().known, Timestamp(0));
         clock.advance(7);
         clock.set_by(BEFORE.0);
@@ -168,7 +198,7 @@ mod tests {
     #[test]
     fn in_a_new_file_the_time_begins_with_the_clock() {
         let clock = Clock::manual(BEFORE);
-        let time = KnownTime::new(&clock, None);
+        let mut time = KnownTime::new(&clock, None);
         clock.advance(3);
         assert_eq!((later(time.of_keys().known), later(time.to_keep())), (3, 3));
     }

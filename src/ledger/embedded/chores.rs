@@ -75,8 +75,9 @@ impl Committer {
         let (from, day) = match self.spent_seen.take() {
             Some(seen) => seen,
             None => {
-                let today = self.shared.clock.now().day();
-                (SpentRow::default(), self.database.day_of_last_debit(today)?)
+                // Not by the clock alone: one that is far ahead would have what still counts of keys' limits forgotten.
+                let today = self.known_time.to_keep().day();
+                (SpentRow::default(), self.database.known_day(today)?)
             }
         };
         let last = self.database.forget_spending(&from, day)?;

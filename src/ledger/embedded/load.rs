@@ -78,14 +78,12 @@ impl Shared {
     }
 }
 
-/// The accounts of the file, with what was spent in the periods that may count: those that were not over on the day before the last debit, and
-/// the months that were not over when it was last known what time it is, and the one before. By a clock that is ahead, those that are now
-/// would be left out.
+/// The accounts of the file, with what was spent in the periods that may count: those that were not over on the day before the known one, and
+/// the months that were not over then, and the one before. By a clock that is ahead, those that are now would be left out.
 pub(super) fn stored_accounts(database: &Database, clock: &Clock) -> Result<Vec<StoredAccount>, StoreError> {
-    let last = database.day_of_last_debit(clock.now().day())?;
-    let known = database.known_time()?.map_or(last, |known| known.day().min(last));
-    let before = |day: Day, days: i64| Day(day.0.saturating_sub(days));
-    database.accounts_spending(before(last, 1), before(known, MONTH_DAYS))
+    let known = database.known_day(clock.now().day())?;
+    let before = |days: i64| Day(known.0.saturating_sub(days));
+    database.accounts_spending(before(1), before(MONTH_DAYS))
 }
 
 /// No month has more days.

@@ -83,8 +83,8 @@ impl Embedded {
         let lock = take_lock(&self.path)?;
         self.join_thread();
         let mut database = place::open(&self.path, &lock)?;
-        let last = database.day_of_last_debit(self.shared.clock.now().day())?;
-        database.keep_receipts(self.receipts, last)?;
+        let known = database.known_day(self.shared.clock.now().day())?;
+        database.keep_receipts(self.receipts, known)?;
         self.shared.read_anew(&database)?;
         let (commands, thread) = start_thread(&self.shared, database, &self.path)?;
         *self.commands.lock().unwrap_or_else(PoisonError::into_inner) = commands;

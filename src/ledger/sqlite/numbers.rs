@@ -75,13 +75,15 @@ pub(super) fn write(
 }
 
 impl Database {
-    /// Today, or the day of the last debit in the file if that was before: what is forgotten for its age is as old by either. A clock that is
-    /// ahead at a start would else have what still counts forgotten for good.
-    pub(in crate::ledger) fn day_of_last_debit(&self, today: Day) -> Result<Day, StoreError> {
+    /// The earliest of today, the day of the last debit in the file, and the day on which the file's owner last knew what time it is: what is
+    /// forgotten for its age is as old by each. A clock that is ahead at a start would else have what still counts forgotten for good, and
+    /// so would a debit of that time.
+    pub(in crate::ledger) fn known_day(&self, today: Day) -> Result<Day, StoreError> {
         let last: Option<i64> = self
             .connection
             .query_row("SELECT max(day) FROM producers", [], |row| row.get(0))?;
-        Ok(last.map_or(today, |last| Day(last).min(today)))
+        let known = self.known_time()?.map_or(today, |known| known.day());
+        Ok(last.map_or(today, Day).min(today).min(known))
     }
 
     /// Forgets the producers that have been silent for long.

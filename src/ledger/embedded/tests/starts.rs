@@ -3,8 +3,10 @@
 use std::time::Duration;
 
 use super::posts::thread_of;
+use super::spending::{ask, debit_of, limited};
 use super::*;
 use crate::clock::monotonic;
+use crate::pure::spend::Reset;
 
 fn count(path: &Path, table: &str) -> i64 {
     let file = rusqlite::Connection::open(path).unwrap();
@@ -82,6 +84,62 @@ fn a_clock_that_is_ahead_at_a_start_leaves_out_no_month_that_counts() {
         assert_eq!(figures(), credits("1.5"), "{n}");
         clock.set_by(AHEAD_MS);
         assert_eq!(figures(), credits(if n == 2 { "0.25" } else { "0.5" }));
+        assert!(audit(&store).findings.is_empty());
+    }
+}
+
+const FAR_AHEAD_MS: i64 = 100 * 86_400_000;
+
+/// A ledger whose key has a limit for a day and has spent 0.7 of it, and what that day's calls were billed as.
+fn spent_by_a_key() -> Rig {
+    let rig = rig();
+    let caller = limited(&rig);
+    let hold = block_on(caller.reserve(&ask(&caller, 1, "0.8", "anna"))).unwrap();
+    hold.unwrap().settle(debit_of(&caller, "0.7"));
+    rig.store.close();
+    let file = Database::open(&rig.folder.path().join("ledger.db")).unwrap();
+    file.keep_known_time(NOW).unwrap();
+    rig
+}
+
+/// Else the key could spend as much once more on the day on which the clock is set right.
+#[test]
+fn a_clock_that_is_far_ahead_forgets_nothing_that_a_key_has_spent() {
+    let rig = spent_by_a_key();
+    let path = rig.folder.path().join("ledger.db");
+    // A call was billed by that clock.
+    let billed = "UPDATE producers SET day = day + 100";
+    rusqlite::Connection::open(&path).unwrap().execute(billed, []).unwrap();
+    let mut thread = thread_of(rig, 0, Clock::manual(NOW.plus_millis(FAR_AHEAD_MS)));
+    let before = count(&thread.path, "spent");
+    assert!(before > 0);
+    thread.committer.spent_at = Some(monotonic());
+    thread.committer.do_what_is_due();
+    assert!(thread.committer.spent_seen.is_none());
+    assert_eq!(count(&thread.path, "spent"), before);
+}
+
+#[test]
+fn what_a_key_has_spent_is_there_once_a_clock_that_was_far_ahead_is_set_right() {
+    let Rig { folder, store, key } = spent_by_a_key();
+    drop(store);
+    let path = folder.path().join("ledger.db");
+    for n in 2..4 {
+        let clock = Clock::manual(NOW.plus_millis(FAR_AHEAD_MS));
+        let store = Embedded::open(&path, clock.clone()).unwrap();
+        let caller = spending::caller(&store, key);
+        let asked = ReserveRequest {
+            id: crate::ledger::tests::rig::request_at(n, clock.now()),
+            expires: Timestamp(i64::MAX),
+            ..ask(&caller, n, "0.1", "anna")
+        };
+        block_on(caller.reserve(&asked))
+            .unwrap()
+            .unwrap()
+            .settle(debit_of(&caller, "0.1"));
+        clock.set_by(-FAR_AHEAD_MS);
+        let spent = block_on(caller.key_spent(Reset::Daily)).unwrap().spent;
+        assert_eq!(spent, credits("0.7"), "{n}");
         assert!(audit(&store).findings.is_empty());
     }
 }

@@ -243,11 +243,11 @@ fn a_clock_that_was_behind_forgets_no_key_once_it_is_set() {
     for behind_ms in [KEPT_MS + 6 * 3_600_000, NOW.0] {
         let mut rig = Rig::new();
         let clock = Clock::manual(NOW.plus_millis(-behind_ms));
-        let time = KnownTime::new(&clock, Some(NOW));
+        let mut time = KnownTime::new(&clock, Some(NOW));
         let made = call("a", 1);
         let written = rig.database.write_keys(&[KeyWrite::Sent(&made)], time.of_keys());
         assert_eq!(written, Ok(vec![true]));
-        let is_known = |rig: &Rig| {
+        let mut is_known = |rig: &Rig| {
             let found = rig.database.key_record(&made, time.of_keys().known);
             found.unwrap().is_some()
         };
