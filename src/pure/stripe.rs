@@ -83,6 +83,8 @@ pub enum Notice {
         kind: String,
         /// The payment that it is about, where that is told.
         payment: Option<String>,
+        /// How much is in dispute, in the currency's smallest unit, and the currency; where both are told.
+        disputed: Option<(i64, String)>,
     },
     /// Nothing that is credited.
     Other {
@@ -225,7 +227,12 @@ fn refunded(event: String, kind: String, object: serde_json::Value) -> Result<No
                 Some(list) if !list.data.is_empty() && !list.has_more => list.data,
                 _ => {
                     let payment = charge.payment_intent.map(Intent::id);
-                    return Ok(Notice::WentBack { event, kind, payment });
+                    return Ok(Notice::WentBack {
+                        event,
+                        kind,
+                        payment,
+                        disputed: None,
+                    });
                 }
             }
         }
@@ -238,6 +245,7 @@ fn refunded(event: String, kind: String, object: serde_json::Value) -> Result<No
             event,
             kind,
             payment: None,
+            disputed: None,
         },
     })
 }
@@ -264,9 +272,19 @@ pub fn read(body: &[u8]) -> Result<Notice, String> {
             return refunded(event, kind, data.object);
         }
         DISPUTE_CREATED => {
-            let payment = data.object.get("payment_intent").and_then(serde_json::Value::as_str);
-            let payment = payment.map(str::to_owned);
-            return Ok(Notice::WentBack { event, kind, payment });
+            let text = |field| {
+                data.object
+                    .get(field)
+                    .and_then(serde_json::Value::as_str)
+                    .map(str::to_owned)
+            };
+            let minor = data.object.get("amount").and_then(serde_json::Value::as_i64);
+            return Ok(Notice::WentBack {
+                event,
+                kind,
+                payment: text("payment_intent"),
+                disputed: minor.zip(text("currency")),
+            });
         }
         _ => {
             let why = "this kind of message is none of a payment";

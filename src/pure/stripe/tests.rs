@@ -107,6 +107,7 @@ fn a_paid_checkout_is_a_payment_and_nothing_else_is() {
         event: "evt_1".to_owned(),
         kind: "charge.refunded".to_owned(),
         payment: Some("pi_1".to_owned()),
+        disputed: None,
     };
     assert_eq!(read(&checkout("charge.refunded", "paid", INTENT)), Ok(back));
 }
@@ -275,14 +276,24 @@ fn a_header_is_read_up_to_its_greatest_length() {
 
 #[test]
 fn a_dispute_is_for_somebody_to_look_at() {
-    for (payment, told) in [(r#""pi_1""#, Some("pi_1")), ("null", None)] {
+    for (payment, told, of, disputed) in [
+        (
+            r#""pi_1""#,
+            Some("pi_1"),
+            r#","amount":500,"currency":"usd""#,
+            Some((500, "usd".to_owned())),
+        ),
+        ("null", None, r#","amount":500"#, None),
+        ("null", None, r#","amount":"5","currency":"usd""#, None),
+    ] {
         let body = format!(
-            r#"{{"id":"evt_1","type":"charge.dispute.created","data":{{"object":{{"payment_intent":{payment}}}}}}}"#
+            r#"{{"id":"evt_1","type":"charge.dispute.created","data":{{"object":{{"payment_intent":{payment}{of}}}}}}}"#
         );
         let expected = Notice::WentBack {
             event: "evt_1".to_owned(),
             kind: "charge.dispute.created".to_owned(),
             payment: told.map(str::to_owned),
+            disputed,
         };
         assert_eq!(read(body.as_bytes()), Ok(expected));
     }

@@ -66,13 +66,16 @@ async fn a_dispute_is_told_with_the_account_that_was_credited() {
     listens(port).await;
     let message = |kind: &str, payment: &str| checkout(kind, "paid", payment, "acme", 1234);
     assert_eq!(send(port, &message(COMPLETED, "pi_1")).await.unwrap()["credited"], true);
-    for (payment, whose) in [
-        ("pi_1", "by which 12.34 was credited to acme"),
-        ("pi_2", "which was credited to nobody here"),
+    for (payment, whose, amount, over) in [
+        ("pi_1", "by which 12.34 was credited to acme", json!(500), " over 5 USD"),
+        ("pi_2", "which was credited to nobody here", json!(null), ""),
     ] {
-        send(port, &message("charge.dispute.created", payment)).await.unwrap();
+        let dispute = json!({ "id": "dp_1", "object": "dispute", "payment_intent": payment, "amount": amount, "currency": "usd" });
+        let kind = "charge.dispute.created";
+        let message = json!({ "id": format!("evt_{payment}"), "type": kind, "data": { "object": dispute } });
+        send(port, &message.to_string()).await.unwrap();
         let log = std::fs::read_to_string(process.path("log")).unwrap();
-        let told = format!("MONEY: Stripe says charge.dispute.created of {payment}, {whose}, (");
+        let told = format!("MONEY: Stripe says charge.dispute.created{over} of {payment}, {whose}, (");
         assert!(log.contains(&told), "{log}");
     }
 }

@@ -63,7 +63,12 @@ pub(in crate::server::operator) async fn hear(call: &Call<'_>) -> Result<Answer,
     match notice? {
         Notice::Paid(payment) => credit(call, hook, payment).await,
         Notice::Refunded(refunds) => take_back(call, hook, refunds).await,
-        Notice::WentBack { event, kind, payment } => {
+        Notice::WentBack {
+            event,
+            kind,
+            payment,
+            disputed,
+        } => {
             if kind == stripe::DISPUTE_CREATED {
                 call.api.admin.telemetry.payments.disputed();
             }
@@ -72,8 +77,9 @@ pub(in crate::server::operator) async fn hear(call: &Call<'_>) -> Result<Answer,
                 None => "a payment that it does not name".to_owned(),
             };
             log::warn!(
-                "MONEY: Stripe says {kind} of {payment} ({event}), and names no refund: nothing was taken from an account; \
-                 refunds are taken by refund.created and refund.updated, and what else is due by tollgate credits correct"
+                "MONEY: Stripe says {kind}{} of {payment} ({event}), and names no refund: nothing was taken from an account; \
+                 refunds are taken by refund.created and refund.updated, and what else is due by tollgate credits correct",
+                over(disputed)
             );
             Ok(heard(false))
         }
@@ -252,6 +258,15 @@ async fn found(
     // Without an entry nothing was paid: the process that was to post it may have died.
     let account = account.filter(|_| entry.is_some());
     Ok((account, entry))
+}
+
+/// How much is in dispute, in words: it may be a part of what was paid. Nothing where that is not told.
+fn over(disputed: Option<(i64, String)>) -> String {
+    let read = disputed.and_then(|(minor, currency)| {
+        let amount = stripe::amount(minor, stripe::decimals(&currency).ok()?)?;
+        Some(format!(" over {amount} {}", currency.to_ascii_uppercase()))
+    });
+    read.unwrap_or_default()
 }
 
 /// What is known here of a payment, in words: for who has to look at it.
