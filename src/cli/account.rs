@@ -9,8 +9,8 @@ use super::account_set::{Changes, set};
 use super::arguments::quota;
 use super::failure::Failure;
 use super::key::{KeyShown, key_table};
-use super::ledger::ask;
 use super::ledger::waiting::{tell_waiting, waiting_of};
+use super::ledger::{ask, new_ledger};
 use super::output::{Align, Answer, Format, Show, Table, facts, line};
 use super::statement::{self, StatementArgs};
 use crate::config::Config;
@@ -123,12 +123,17 @@ pub(super) fn run(command: AccountCommand, config: &Config, format: Format) -> R
             name,
             tier,
             monthly_quota,
-        } => AdminOp::AccountCreate {
-            account: name,
-            tier,
-            quota_pico: monthly_quota.map(Credits::pico),
-            terms: TermsChange::default(),
-        },
+        } => {
+            let create = AdminOp::AccountCreate {
+                account: name,
+                tier,
+                quota_pico: monthly_quota.map(Credits::pico),
+                terms: TermsChange::default(),
+            };
+            let warnings = new_ledger(config).into_iter().collect();
+            let answer = answer(ask(config, create)?, config, format)?;
+            return Ok(Answer { warnings, ..answer });
+        }
         AccountCommand::Set { name, changes } => return answer(set(name, &changes, config)?, config, format),
         AccountCommand::Show { name } => AdminOp::AccountShow { account: name },
         AccountCommand::List(args) => args.op(),

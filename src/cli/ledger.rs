@@ -13,8 +13,8 @@ use std::time::Duration;
 use clap::Subcommand;
 use serde::Serialize;
 
-pub(super) use self::way::open;
 use self::way::{begins, existing};
+pub(super) use self::way::{new_ledger, open};
 use super::failure::Failure;
 use super::output::{Align, Answer, Format, Show, Table, counted, facts, line};
 use super::remote;

@@ -8,7 +8,7 @@ use serde_json::Value;
 use super::arguments::Lifetime;
 use super::failure::Failure;
 use super::key::random;
-use super::ledger::ask;
+use super::ledger::{ask, new_ledger};
 use super::made::{Made, RUN_AGAIN};
 use super::output::{Align, Answer, Format, Show, Table, facts, line, plain};
 use crate::clock::Clock;
@@ -80,11 +80,16 @@ pub(super) fn run(command: OperatorCommand, config: &Config, format: Format) -> 
                 role,
                 expires_in_ms: expires_in.map(|lifetime| lifetime.millis),
             };
+            let warnings = new_ledger(config).into_iter().collect();
             let operator = OperatorShown::of(operator(config, op)?);
             let made = Some(Made::operator(config, &operator.id, RUN_AGAIN));
             let token = token.reveal();
             let answer = Answer::of(&Created { token, operator }, format)?;
-            Ok(Answer { made, ..answer })
+            Ok(Answer {
+                warnings,
+                made,
+                ..answer
+            })
         }
         OperatorCommand::Revoke { id } => {
             let revoked = operator(config, OperatorOp::Revoke { id })?;

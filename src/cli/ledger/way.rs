@@ -4,6 +4,7 @@ use std::path::Path;
 
 use crate::cli::failure::Failure;
 use crate::clock::monotonic;
+use crate::config::{Config, Store};
 use crate::ledger::StoreError;
 use crate::ledger::admin::AdminOp;
 use crate::ledger::admin::operators::OperatorOp;
@@ -15,6 +16,19 @@ pub(super) fn begins(op: &AdminOp) -> bool {
         op,
         AdminOp::AccountCreate { .. } | AdminOp::Operator(OperatorOp::Create { .. })
     )
+}
+
+/// What to tell of a new ledger that a command which begins a business is about to make: there may be one elsewhere that was meant. Nothing
+/// where there is one; what cannot be looked at, the command itself finds out.
+pub(in crate::cli) fn new_ledger(config: &Config) -> Option<String> {
+    let Store::Sqlite(path) = &config.store else {
+        return None;
+    };
+    let is_new = path.try_exists().is_ok_and(|exists| !exists);
+    is_new.then(|| {
+        let at = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+        format!("there was no ledger at {}: a new one begins there", at.display())
+    })
 }
 
 /// The way to a ledger that is made where it is missing.

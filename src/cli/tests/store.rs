@@ -94,7 +94,15 @@ fn a_ledger_that_is_not_there_is_begun_by_the_first_account_or_operator_alone() 
             assert!(json.status == 1 && message.starts_with(&says), "{words}: {told}");
             assert!(!place.folder.path().join("data").exists(), "{words} has made something");
         }
-        place.json(begins);
+        let begun = place.run(begins);
+        let told = format!(
+            "warning: there was no ledger at {}: a new one begins there\n",
+            place.ledger().display()
+        );
+        assert_eq!((begun.status, begun.stderr), (0, told));
         assert_eq!(place.json("ledger audit").1["balanced"], true);
+        // Nothing is told of one that is there.
+        place.json("account create other --tier pro");
+        place.json("operator create bob --role read");
     }
 }
