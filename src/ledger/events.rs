@@ -14,6 +14,8 @@ use crate::pure::time::{Month, Timestamp};
 
 /// The most open events about one account, or about none; the oldest goes for one that is new.
 pub(crate) const OPEN_PER_ACCOUNT_MAX: u32 = 1_000;
+/// With so many open events about an account none of its keys that expire is told: that waits for the next look, and drops no other event.
+pub(crate) const OPEN_WITH_KEYS_MAX: u32 = OPEN_PER_ACCOUNT_MAX / 2;
 /// The most open events in an embedded ledger; the oldest goes for one that is new.
 pub(crate) const OPEN_MAX: u32 = 100_000;
 /// For how long an event is told to who does not take it, in milliseconds: three days.

@@ -36,6 +36,7 @@ pub mod terms;
 
 use std::num::NonZeroU32;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use crate::pure::ids::{AccountId, KeyDigest, KeyId, RequestId};
@@ -334,6 +335,15 @@ impl Ledger {
         match self {
             Ledger::Embedded(store) => store.run(op).await,
             Ledger::Redis(store) => Box::pin(store.run(op)).await,
+        }
+    }
+
+    /// As [`admin::events::EventOp::RaiseExpiring`]. On Redis it ends soon once it is given up, and whoever asks next looks again.
+    pub(crate) async fn raise_expiring(&self, is_given_up: &AtomicBool) -> Result<(), AdminError> {
+        let op = admin::events::EventOp::RaiseExpiring;
+        match self {
+            Ledger::Embedded(store) => store.run(AdminOp::Event(op)).await.map(drop),
+            Ledger::Redis(store) => Box::pin(store.raise_expiring(is_given_up)).await,
         }
     }
 

@@ -12,7 +12,7 @@ mod missed;
 mod read;
 
 use std::collections::HashMap;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use futures::future::{join_all, try_join};
 use redis::Value;
@@ -53,7 +53,7 @@ impl Shared {
                 Ok(AdminReply::Done)
             }
             EventOp::RaiseExpiring => {
-                self.raise_expiring(link).await?;
+                self.raise_expiring(link, &AtomicBool::new(false)).await?;
                 Ok(AdminReply::Done)
             }
             EventOp::Count => self.count_events(link).await.map(AdminReply::EventCount),
@@ -61,6 +61,15 @@ impl Shared {
     }
 
     async fn raise(&self, link: &Link, event: &Event) -> Result<(), AdminError> {
+        let raised = self.raise_once(link, event, None).await?;
+        match (reply::text(&raised)?, &event.account) {
+            ("none", Some(account)) => Err(AdminError::NoAccount(account.clone())),
+            _ => Ok(()),
+        }
+    }
+
+    /// The script's answer. `open_max`: with how many open events at its place it is not raised, but `full`; none where it is in any case.
+    async fn raise_once(&self, link: &Link, event: &Event, open_max: Option<&str>) -> Result<Value, StoreError> {
         let key = key_of(event.account.as_ref());
         let data = event.data.to_string();
         let (now, at, known) = (self.now_text(), event.at.0.to_string(), REMEMBERED_MS.to_string());
@@ -74,11 +83,8 @@ impl Shared {
             &known,
             of_account,
         ];
-        let raised = self.run_script(link, &script::EVENT_RAISE, &[&key], &arguments).await?;
-        match (reply::text(&raised)?, &event.account) {
-            ("none", Some(account)) => Err(AdminError::NoAccount(account.clone())),
-            _ => Ok(()),
-        }
+        let arguments: Vec<&str> = arguments.into_iter().chain(open_max).collect();
+        self.run_script(link, &script::EVENT_RAISE, &[&key], &arguments).await
     }
 
     async fn claim(&self, link: &Link, limit: u32, lease_ms: i64) -> Result<AdminReply, AdminError> {

@@ -402,6 +402,10 @@ impl RedisLedger {
         self.shared.execute(&self.shared.link(), op).await
     }
 
+    pub(super) async fn raise_expiring(&self, is_given_up: &AtomicBool) -> Result<(), AdminError> {
+        self.shared.raise_expiring(&self.shared.link(), is_given_up).await
+    }
+
     pub(super) async fn audit_in_turn(
         &self,
         within: Duration,

@@ -91,6 +91,7 @@ scripts! {
     KEY_CREATE = "key_create";
     KEY_SET = "key_set";
     KEY_SHARE = "key_share";
+    KEY_TOLD = "key_told";
     FREE_PARTS = "hold" "free_parts";
     EXPIRE = "clock" "hold" "expire";
     FORGET = "clock" "forget";
@@ -121,6 +122,7 @@ scripts! {
     EVENT_COUNT = "event_count";
     OPERATOR_CREATE = "operator_create";
     OPERATOR_REVOKE = "clock" "operator_revoke";
+    TURN = "turn";
     ACT_BEGIN = "act_begin";
     ACT_END = "act_end";
     ACT_LIST = "act_list";

@@ -250,9 +250,9 @@ pub(super) fn key_name(digest: &KeyDigest) -> String {
     format!("{PREFIX}key:{}", digest.to_hex())
 }
 
-/// Reads the fields `record` and `revoked`; nothing when there is no such key.
+/// Reads the fields `record` and `revoked`, which may have others behind them; nothing when there is no such key.
 pub(super) fn read_record(value: &Value) -> Result<Option<KeyRecord>, StoreError> {
-    let [record, revoked] = reply::list(value)? else {
+    let [record, revoked, ..] = reply::list(value)? else {
         return Ok(None);
     };
     let Some(record) = reply::optional_text(record)? else {

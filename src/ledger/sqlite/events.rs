@@ -5,6 +5,8 @@
 //! credit came in last, 0 where none was, 1 by builds that did not keep what was left then, else that and 2; by which month's quota one was
 //! refused, and in `quota_told` both with what was left of it. Its row of the empty name counts the events that were dropped.
 
+mod of_keys;
+
 use std::collections::HashMap;
 
 use rusqlite::{Connection, OptionalExtension, Row, Transaction, params};
@@ -217,26 +219,6 @@ impl Database {
         self.durably(|t| raise_new(t, event, now))
     }
 
-    /// Keeps those of the events whose ids were not raised before: some now, the others when it is called again.
-    pub(in crate::ledger) fn raise_new(&mut self, events: &[Event], now: Timestamp) -> Result<(), StoreError> {
-        let mut new = Vec::new();
-        for event in events {
-            let known: Option<i64> = self
-                .connection
-                .prepare_cached("SELECT until FROM event_ids WHERE id = ?1")?
-                .query_row([&event.id], |row| row.get(0))
-                .optional()?;
-            if known.is_none() && new.len() < RAISED_AT_ONCE {
-                new.push(event);
-            }
-        }
-        if new.is_empty() {
-            return Ok(());
-        }
-        let now = self.event_times(now);
-        self.durably(|t| new.into_iter().try_for_each(|event| raise_new(t, event, now)))
-    }
-
     /// Events that are due and not claimed, oldest due first; behind them those that a clock which was ahead has put off. One that cannot be
     /// read is passed over, and beside them is why.
     pub(in crate::ledger) fn due_events(
@@ -369,8 +351,6 @@ fn quota_text(month: Month, quota: Credits) -> String {
 
 /// `exhausted` where nothing was left.
 const LEFT_FROM: i64 = 2;
-/// Events of keys that are raised in one transaction.
-const RAISED_AT_ONCE: usize = 1_000;
 
 fn event(row: &Row<'_>) -> Result<Event, StoreError> {
     let kind: String = row.get(1)?;

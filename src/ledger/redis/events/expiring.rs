@@ -1,20 +1,29 @@
 //! Keys that expire within a week. What cannot be asked for or read keeps no other key from being told, and is named.
+//!
+//! Which expiry of a key was told is kept with the key, for an account may have more keys than ids of events are known of (`uek` in
+//! `event.lua`). Those ids are kept too: gateways of earlier builds go by them alone, and they tell nobody twice where a process dies between the
+//! event and the note at its key.
 
+use std::collections::BTreeSet;
 use std::fmt::Display;
-use std::time::Duration;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
 
 use futures::future::join_all;
 use redis::Value;
 
 use super::AT_ONCE;
+use crate::clock::monotonic;
+use crate::ledger::StoreError;
 use crate::ledger::admin::AdminError;
-use crate::ledger::events;
+use crate::ledger::events::{self, OPEN_WITH_KEYS_MAX};
 use crate::ledger::redis::account::keys_of_account;
 use crate::ledger::redis::admission_breaker::millis;
 use crate::ledger::redis::link::Link;
-use crate::ledger::redis::reply;
-use crate::ledger::redis::script::PREFIX;
-use crate::ledger::redis::shared::{Shared, key_name};
+use crate::ledger::redis::nonce::nonce;
+use crate::ledger::redis::reply::{self, corrupt};
+use crate::ledger::redis::script::{self, PREFIX};
+use crate::ledger::redis::shared::{Shared, accounts_key, key_name, read_record};
 use crate::pure::ids::{AccountId, KeyDigest, KeyId};
 use crate::pure::time::Timestamp;
 
@@ -26,18 +35,36 @@ struct PassedOver {
     named: Vec<String>,
 }
 
+/// A look at all keys.
+struct Look<'a> {
+    link: &'a Link,
+    now: Timestamp,
+    is_given_up: &'a AtomicBool,
+    /// The text by which the turn was taken.
+    turn: &'a str,
+    /// When the turn was taken or kept last.
+    kept: Instant,
+    passed_over: PassedOver,
+    /// A server did not answer: whoever asks next looks again.
+    is_in_part: bool,
+    /// Accounts of which no more keys are told now.
+    full: BTreeSet<AccountId>,
+}
+
+/// Whether an account's keys can be told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Room {
+    Left,
+    /// Too many of its events are open.
+    Full,
+}
+
 impl PassedOver {
     fn note(&mut self, what: impl Display, why: impl Display) {
-        self.join(PassedOver {
-            count: 1,
-            named: vec![format!("{what}: {why}")],
-        });
-    }
-
-    fn join(&mut self, other: PassedOver) {
-        self.count = self.count.saturating_add(other.count);
-        let room = NAMED_MAX.saturating_sub(self.named.len());
-        self.named.extend(other.named.into_iter().take(room));
+        self.count = self.count.saturating_add(1);
+        if self.named.len() < NAMED_MAX {
+            self.named.push(format!("{what}: {why}"));
+        }
     }
 
     /// # Errors
@@ -54,91 +81,228 @@ impl PassedOver {
 }
 
 impl Shared {
-    /// One gateway of many looks at all keys, or more of them do where nobody can say whose turn it is: an event is raised once.
+    /// One gateway of many looks at all keys, or more of them do where nobody can say whose turn it is: an event is raised once. A look that is
+    /// given up, or to which a server did not answer, leaves its turn to whoever asks next; that of a process that dies ends by itself.
     ///
     /// # Errors
-    /// When something was passed over: it is named, and all others were looked at.
-    pub(super) async fn raise_expiring(&self, link: &Link) -> Result<(), AdminError> {
-        let mut passed_over = PassedOver::default();
-        let mut turn = redis::cmd("SET");
-        turn.arg(format!("{PREFIX}events:keys")).arg("1").arg("NX").arg("PX");
-        turn.arg(millis(KEYS_EVERY));
-        match self.command(link, turn).await {
+    /// When something was passed over: it is named, and all others were looked at, unless the look was given up.
+    pub(in crate::ledger::redis) async fn raise_expiring(
+        &self,
+        link: &Link,
+        is_given_up: &AtomicBool,
+    ) -> Result<(), AdminError> {
+        let (began, turn) = (monotonic(), nonce()?);
+        let mut look = Look {
+            link,
+            // A week is long: what is known of the time here is enough.
+            now: self.redis_now(),
+            is_given_up,
+            turn: &turn,
+            kept: began,
+            passed_over: PassedOver::default(),
+            is_in_part: false,
+            full: BTreeSet::new(),
+        };
+        let mut take = redis::cmd("SET");
+        take.arg(turn_key()).arg(&turn).arg("NX").arg("PX").arg(millis(TURN));
+        match self.command(link, take).await {
             Ok(Value::Nil) => return Ok(()),
             Ok(_) => {}
-            Err(error) => passed_over.note("the turn", error),
+            Err(error) => self.pass_over(&mut look, &turn_key(), "the turn", error),
         }
-        // A week is long: what is known of the time here is enough.
-        let now = self.redis_now();
-        let names = match self.read_names(link).await {
+        let is_through = self.look_at_all(&mut look).await;
+        let left = match is_through && !look.is_in_part {
+            true => KEYS_EVERY.saturating_sub(began.elapsed()),
+            false => Duration::ZERO,
+        };
+        self.keep_look(&look, left).await;
+        look.passed_over.told()
+    }
+
+    /// False when that was given up.
+    async fn look_at_all(&self, look: &mut Look<'_>) -> bool {
+        let names = match self.read_names(look.link).await {
             Ok(names) => names,
             Err(error) => {
-                passed_over.note("accounts whose names are not known", error);
+                self.pass_over(look, &accounts_key(), "accounts whose names are not known", error);
                 self.cache.account_names()
             }
         };
         for some in names.chunks(AT_ONCE) {
-            // Each question to a server that does not answer may wait for its time-out.
-            let skips_silent = passed_over.count > 0;
-            let looks = some
-                .iter()
-                .map(|account| self.raise_expiring_of(link, account, now, skips_silent));
-            for looked in join_all(looks).await {
-                passed_over.join(looked);
+            if !self.goes_on(look).await {
+                return false;
+            }
+            let keys = self.keys_to_look_at(look, some).await;
+            for some in keys.chunks(KEYS_AT_ONCE) {
+                if !self.goes_on(look).await {
+                    return false;
+                }
+                self.look_at_keys(look, some).await;
             }
         }
-        passed_over.told()
+        true
     }
 
-    async fn raise_expiring_of(
-        &self,
-        link: &Link,
-        account: &AccountId,
-        now: Timestamp,
-        skips_silent: bool,
-    ) -> PassedOver {
-        let mut passed_over = PassedOver::default();
-        let is_silent = |key: &str| skips_silent && self.shard_of_key(key).guard.is_failing();
-        if is_silent(&keys_of_account(account)) {
-            passed_over.note(format_args!("the keys of {account}"), SILENT);
-            return passed_over;
+    /// Whether the look is not given up. Keeps its turn.
+    async fn goes_on(&self, look: &mut Look<'_>) -> bool {
+        if look.is_given_up.load(Ordering::Relaxed) {
+            return false;
         }
+        if look.kept.elapsed() >= TURN / 3 {
+            look.kept = monotonic();
+            self.keep_look(look, TURN).await;
+        }
+        true
+    }
+
+    /// Where that fails, the turn ends by itself, and another gateway may look as well.
+    async fn keep_look(&self, look: &Look<'_>, left: Duration) {
+        let left = millis(left).to_string();
+        let kept = self
+            .run_script(look.link, &script::TURN, &[&turn_key()], &[look.turn, &left])
+            .await;
+        if let Err(error) = kept {
+            log::debug!("the turn to look at keys ends by itself: {error}");
+        }
+    }
+
+    async fn keys_to_look_at<'a>(
+        &self,
+        look: &mut Look<'_>,
+        accounts: &'a [AccountId],
+    ) -> Vec<(&'a AccountId, KeyDigest)> {
+        let mut asked = Vec::new();
+        for account in accounts {
+            let list = keys_of_account(account);
+            match self.is_passed_over(look, &list) {
+                true => self.pass_over(look, &list, format_args!("the keys of {account}"), SILENT),
+                false => asked.push(account),
+            }
+        }
+        let link = look.link;
+        let lists = join_all(asked.iter().map(|account| self.digests_of(link, account))).await;
+        let mut keys = Vec::new();
+        for (account, digests) in asked.into_iter().zip(lists) {
+            match digests {
+                Ok(digests) => {
+                    for digest in digests {
+                        match digest {
+                            Some(digest) => keys.push((account, digest)),
+                            None => look
+                                .passed_over
+                                .note(format_args!("a key of {account}"), "its digest is none"),
+                        }
+                    }
+                }
+                Err(error) => {
+                    let list = keys_of_account(account);
+                    self.pass_over(look, &list, format_args!("the keys of {account}"), error);
+                }
+            }
+        }
+        keys
+    }
+
+    /// The digests in an account's list of keys; none in the place of one that cannot be read.
+    async fn digests_of(&self, link: &Link, account: &AccountId) -> Result<Vec<Option<KeyDigest>>, StoreError> {
         let mut members = redis::cmd("SMEMBERS");
         members.arg(keys_of_account(account));
-        let members = self.command(link, members).await;
-        let digests = match members.as_ref().map_err(Clone::clone).and_then(reply::list) {
-            Ok(digests) => digests,
-            Err(error) => {
-                passed_over.note(format_args!("the keys of {account}"), error);
-                return passed_over;
-            }
-        };
-        for hex in digests {
-            let Some(digest) = reply::text(hex).ok().and_then(KeyDigest::from_hex) else {
-                passed_over.note(format_args!("a key of {account}"), "its digest is none");
+        let members = self.command(link, members).await?;
+        let read = |hex: &Value| reply::text(hex).ok().and_then(KeyDigest::from_hex);
+        Ok(reply::list(&members)?.iter().map(read).collect())
+    }
+
+    async fn look_at_keys(&self, look: &mut Look<'_>, keys: &[(&AccountId, KeyDigest)]) {
+        let mut asked = Vec::new();
+        for (account, digest) in keys {
+            if look.full.contains(*account) {
                 continue;
-            };
-            if is_silent(&key_name(&digest)) {
-                passed_over.note(KeyId::of(&digest), SILENT);
-            } else if let Err(error) = self.raise_if_expiring(link, &digest, now).await {
-                passed_over.note(KeyId::of(&digest), error);
+            }
+            let name = key_name(digest);
+            match self.is_passed_over(look, &name) {
+                true => self.pass_over(look, &name, KeyId::of(digest), SILENT),
+                false => asked.push((*account, digest)),
             }
         }
-        passed_over
+        let (link, now) = (look.link, look.now);
+        let raised = join_all(
+            asked
+                .iter()
+                .map(|(_, digest)| self.raise_if_expiring(link, digest, now)),
+        )
+        .await;
+        for ((account, digest), raised) in asked.into_iter().zip(raised) {
+            match raised {
+                Ok(Room::Left) => {}
+                Ok(Room::Full) => {
+                    look.full.insert(account.clone());
+                }
+                Err(error) => {
+                    // The key's server, or that of its account.
+                    look.is_in_part |= self.is_failing(&keys_of_account(account));
+                    self.pass_over(look, &key_name(digest), KeyId::of(digest), error);
+                }
+            }
+        }
     }
 
     /// A key in its account's list has a record: that was written first.
-    async fn raise_if_expiring(&self, link: &Link, digest: &KeyDigest, now: Timestamp) -> Result<(), AdminError> {
-        let (key, _) = self.record_of(link, digest).await?;
-        match events::expiring(&key, now) {
-            Some(event) => self.raise(link, &event).await,
-            None => Ok(()),
+    async fn raise_if_expiring(&self, link: &Link, digest: &KeyDigest, now: Timestamp) -> Result<Room, AdminError> {
+        let name = key_name(digest);
+        let mut command = redis::cmd("HMGET");
+        command.arg(&name).arg("record").arg("revoked").arg("told");
+        let read = self.command(link, command).await?;
+        let key = read_record(&read)?.ok_or(AdminError::NoKey)?;
+        let (Some(event), Some(expires)) = (events::expiring(&key, now), key.expires) else {
+            return Ok(Room::Left);
+        };
+        let expires = expires.0.to_string();
+        if let [_, _, Value::BulkString(told)] = reply::list(&read)?
+            && told.as_slice() == expires.as_bytes()
+        {
+            return Ok(Room::Left);
         }
+        let open_max = OPEN_WITH_KEYS_MAX.to_string();
+        let raised = self.raise_once(link, &event, Some(&open_max)).await?;
+        match reply::text(&raised)? {
+            "raised" | "known" => {}
+            "full" => return Ok(Room::Full),
+            "none" => return Err(AdminError::NoAccount(key.account)),
+            other => return Err(corrupt(&format!("an event that is raised was answered {other:?}")).into()),
+        }
+        // Behind it: a process that dies in between tells it once more, and none never.
+        self.run_script(link, &script::KEY_TOLD, &[&name], &[&expires]).await?;
+        Ok(Room::Left)
     }
+
+    /// Once something was passed over, a server that gave no answer is not asked: each question to it may wait for its time-out.
+    fn is_passed_over(&self, look: &Look<'_>, key: &str) -> bool {
+        look.passed_over.count > 0 && self.is_failing(key)
+    }
+
+    /// Whether the server that has this key gave no answer when it was asked last.
+    fn is_failing(&self, key: &str) -> bool {
+        self.shard_of_key(key).guard.is_failing()
+    }
+
+    /// Notes what the server that has this key did not say, or not so that it can be read.
+    fn pass_over(&self, look: &mut Look<'_>, key: &str, what: impl Display, why: impl Display) {
+        look.is_in_part |= self.is_failing(key);
+        look.passed_over.note(what, why);
+    }
+}
+
+/// Is there while a gateway looks, and until it is looked again.
+fn turn_key() -> String {
+    format!("{PREFIX}events:keys")
 }
 
 /// How often one of all gateways looks at all keys: a little more often than each of them wants to.
 const KEYS_EVERY: Duration = Duration::from_secs(3_500);
+/// How long a gateway that died while it looked keeps the others from looking.
+const TURN: Duration = Duration::from_secs(60);
+/// Keys that are looked at at once.
+const KEYS_AT_ONCE: usize = 64;
 /// Why something is passed over that a server has which gave no answer before.
 const SILENT: &str = "its server does not answer";
 /// What is named of what was passed over.

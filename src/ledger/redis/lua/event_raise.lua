@@ -1,5 +1,6 @@
 -- Raises an event of the gateway's own, once an id.
--- KEYS where it is kept; ARGV now, id, kind, at (ms), what is told of it, for how many ms its id is known, 1 for an account
+-- KEYS where it is kept; ARGV now, id, kind, at (ms), what is told of it, for how many ms its id is known, 1 for an account, and of an event
+-- that can wait with how many open ones there it does
 local place, id, now = KEYS[1], ARGV[2], clock(ARGV[1])
 if ARGV[7] == '1' and redis.call('HEXISTS', place, 'avail') == 0 then return 'none' end
 local kept, count, is_known = {}, 0, false
@@ -10,6 +11,10 @@ for known, till in string.gmatch(redis.call('HGET', place, 'uek') or '', '(%S+):
   end
 end
 if is_known then return 'known' end
+if ARGV[8] then
+  local _, open = string.gsub(redis.call('HGET', place, 'uei') or '', ' ', ' ')
+  if open - ARGV[8] >= 0 then return 'full' end
+end
 kept[#kept + 1] = id .. ':' .. string.format('%d', now + ARGV[6]) .. ' '
 redis.call('HSET', place, 'uek', table.concat(kept, '', math.max(#kept - 999, 1)))
 local raise = events()

@@ -10,6 +10,7 @@ mod confirmed;
 mod doubts;
 mod ends;
 mod events;
+mod expiring;
 mod forgotten;
 mod groups;
 mod journals;

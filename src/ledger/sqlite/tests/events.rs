@@ -270,3 +270,28 @@ fn of_many_new_events_a_thousand_are_raised_at_once_and_the_others_with_the_next
         assert_eq!(rig.count(), (expected, 0));
     }
 }
+
+#[test]
+fn keys_that_expire_drop_no_other_event_of_their_account_and_are_told_when_there_is_room() {
+    let mut rig = Rig::new();
+    for n in 0..100 {
+        rig.database
+            .raise_once(&event(&format!("evt_other{n}"), Some("acme")), NOW)
+            .unwrap();
+    }
+    let events: Vec<Event> = (0..700).map(|n| event(&format!("evt_{n}"), Some("acme"))).collect();
+    for _ in 0..2 {
+        rig.database.raise_new(&events, NOW).unwrap();
+        assert_eq!(rig.count(), (500, 0));
+    }
+    // Another account has room.
+    rig.database.raise_new(&[event("evt_beta", Some("beta"))], NOW).unwrap();
+    assert_eq!(rig.count(), (501, 0));
+    for id in rig.ids(NOW) {
+        rig.database.settle_event(&id, &[]).unwrap();
+    }
+    for expected in [300, 300] {
+        rig.database.raise_new(&events, NOW).unwrap();
+        assert_eq!(rig.count(), (expected, 0));
+    }
+}

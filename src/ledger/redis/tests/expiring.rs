@@ -1,0 +1,208 @@
+//! Keys that expire soon: each is told once, however many an account has.
+
+use std::sync::atomic::AtomicBool;
+
+use futures::future::join_all;
+
+use super::{node, parted, patient};
+use crate::ledger::Ledger;
+use crate::ledger::admin::events::{Event, EventKind, EventOp};
+use crate::ledger::admin::{AdminOp, AdminReply, KeyRef};
+use crate::ledger::events::OPEN_WITH_KEYS_MAX;
+use crate::ledger::redis::script;
+use crate::ledger::redis::shared::key_name;
+use crate::ledger::tests::cases::events::told;
+use crate::ledger::tests::redis_server::RedisServer;
+use crate::ledger::tests::rig::{block_on, caller_of, key_create, redis_of, run};
+use crate::pure::ids::{ApiKey, KeyDigest, KeyId};
+use crate::pure::limits::LimitOverrides;
+
+const DAY_MS: i64 = 86_400_000;
+
+fn digest(number: u16) -> KeyDigest {
+    let [high, low] = number.to_be_bytes();
+    let mut random = [77; 32];
+    (random[0], random[1]) = (high, low);
+    ApiKey::from_random("tg_", random).digest()
+}
+
+/// Makes a key of acme that expires in three days.
+fn create(digest: &KeyDigest) -> AdminOp {
+    let mut create = key_create("acme", digest);
+    if let AdminOp::KeyCreate { expires_in_ms, .. } = &mut create {
+        *expires_in_ms = Some(3 * DAY_MS);
+    }
+    create
+}
+
+/// Looks at all keys, as a gateway does an hour later.
+fn look(server: &RedisServer, ledger: &Ledger) {
+    server.ask("DEL tg1:events:keys");
+    assert_eq!(
+        run(ledger, AdminOp::Event(EventOp::RaiseExpiring)),
+        Ok(AdminReply::Done)
+    );
+}
+
+fn keys_of(events: &[Event]) -> Vec<String> {
+    let of_keys = events.iter().filter(|event| event.kind == EventKind::KeyExpiring);
+    of_keys
+        .map(|event| event.data["key"].as_str().unwrap().to_owned())
+        .collect()
+}
+
+/// The account's ids of events are known of 1,000, and it has room for 1,000 events.
+#[test]
+fn of_more_keys_than_an_account_has_room_for_each_is_told_once_and_no_other_event_is_dropped() {
+    const KEYS: u16 = 1_100;
+    let server = RedisServer::start();
+    let ledger = node(&server, patient());
+    let caller = caller_of(&ledger, "acme", "1", LimitOverrides::default());
+    let digests: Vec<KeyDigest> = (0..KEYS).map(digest).collect();
+    for some in digests.chunks(50) {
+        let made = block_on(join_all(some.iter().map(|digest| ledger.run(create(digest)))));
+        assert!(made.iter().all(Result::is_ok), "{made:?}");
+    }
+    let (mut keys, mut credit) = (Vec::new(), 0);
+    for _ in 0..3 {
+        look(&server, &ledger);
+        let events = told(&ledger, &caller);
+        assert!(events.len() <= usize::try_from(OPEN_WITH_KEYS_MAX).unwrap());
+        let told_now = keys_of(&events);
+        credit += events.len() - told_now.len();
+        keys.extend(told_now);
+    }
+    assert_eq!(credit, 1, "the account's own event was open, and is told");
+    keys.sort();
+    let mut expected: Vec<String> = digests
+        .iter()
+        .map(|digest| KeyId::of(digest).as_str().to_owned())
+        .collect();
+    expected.sort();
+    assert_eq!(keys, expected, "each of them, once");
+    for _ in 0..2 {
+        look(&server, &ledger);
+        assert_eq!(told(&ledger, &caller), []);
+    }
+}
+
+/// The account's list of ids is that of an account with very many other keys.
+#[test]
+fn a_changed_expiry_is_told_again_and_the_same_is_not() {
+    let server = RedisServer::start();
+    let ledger = node(&server, patient());
+    let caller = caller_of(&ledger, "acme", "1", LimitOverrides::default());
+    let (old, new) = (digest(1), digest(2));
+    run(&ledger, create(&old)).unwrap();
+    told(&ledger, &caller);
+    let told_of = || {
+        server.ask("HDEL tg1:{acme} uek");
+        look(&server, &ledger);
+        let mut keys = keys_of(&told(&ledger, &caller));
+        keys.sort();
+        keys
+    };
+    let [of_old, of_new] = [old, new].map(|digest| KeyId::of(&digest).as_str().to_owned());
+    assert_eq!(told_of(), [of_old.clone()]);
+    assert_eq!(told_of(), [""; 0]);
+    let rotate = AdminOp::KeyRotate {
+        key: KeyRef::Id(KeyId::of(&old)),
+        digest: new.to_hex(),
+        overlap_ms: DAY_MS,
+    };
+    run(&ledger, rotate).unwrap();
+    let mut both = [of_old, of_new];
+    both.sort();
+    assert_eq!(
+        told_of(),
+        both,
+        "the old one ends sooner, the new one expires as it did"
+    );
+    assert_eq!(told_of(), [""; 0]);
+}
+
+/// One of an earlier build goes by ids alone: it finds the id of what this one has told, and this one finds its.
+#[test]
+fn a_gateway_of_an_earlier_build_and_this_one_tell_a_key_once() {
+    let server = RedisServer::start();
+    let ledger = node(&server, patient());
+    let caller = caller_of(&ledger, "acme", "1", LimitOverrides::default());
+    let digest = digest(1);
+    run(&ledger, create(&digest)).unwrap();
+    look(&server, &ledger);
+    let events = told(&ledger, &caller);
+    let [event] = events
+        .iter()
+        .filter(|event| event.kind == EventKind::KeyExpiring)
+        .collect::<Vec<_>>()
+        .try_into()
+        .unwrap();
+    let known = server.ask("HGET tg1:{acme} uek").concat();
+    assert!(known.contains(&event.id), "{known}");
+    // It leaves no note at the key.
+    server.ask(&format!("HDEL {} told", key_name(&digest)));
+    look(&server, &ledger);
+    assert_eq!(told(&ledger, &caller), []);
+    server.ask("HDEL tg1:{acme} uek");
+    look(&server, &ledger);
+    assert_eq!(told(&ledger, &caller), [], "it is noted since");
+}
+
+/// It went between the look and the note.
+#[test]
+fn a_key_that_is_gone_leaves_nothing_behind() {
+    let server = RedisServer::start();
+    let ledger = node(&server, patient());
+    let shared = &redis_of(&ledger).shared;
+    let name = key_name(&digest(1));
+    let note = || {
+        let noted = block_on(async {
+            shared
+                .run_script(&shared.link(), &script::KEY_TOLD, &[&name], &["5"])
+                .await
+        });
+        noted.unwrap()
+    };
+    assert_eq!(note(), redis::Value::Int(0));
+    assert_eq!(server.ask(&format!("EXISTS {name}")), [":0"]);
+    caller_of(&ledger, "acme", "1", LimitOverrides::default());
+    run(&ledger, create(&digest(1))).unwrap();
+    assert_eq!(note(), redis::Value::Int(1));
+}
+
+/// Milliseconds until keys may be looked at again.
+fn turn_left(server: &RedisServer) -> i64 {
+    let left = server.ask("PTTL tg1:events:keys").concat();
+    left.strip_prefix(':').unwrap().parse().unwrap()
+}
+
+#[test]
+fn a_look_that_is_given_up_leaves_its_turn_to_the_next() {
+    let server = RedisServer::start();
+    let ledger = node(&server, patient());
+    let caller = caller_of(&ledger, "acme", "1", LimitOverrides::default());
+    run(&ledger, create(&digest(1))).unwrap();
+    told(&ledger, &caller);
+    let looked = |is_given_up: bool| block_on(ledger.raise_expiring(&AtomicBool::new(is_given_up)));
+    assert_eq!(looked(true), Ok(()));
+    assert_eq!((told(&ledger, &caller), turn_left(&server)), (Vec::new(), -2));
+    assert_eq!(looked(false), Ok(()));
+    assert_eq!(keys_of(&told(&ledger, &caller)).len(), 1);
+    assert!((3_000_000..=3_500_000).contains(&turn_left(&server)));
+    // Another gateway's turn is not ended.
+    assert_eq!(looked(true), Ok(()));
+    assert!(turn_left(&server) > 3_000_000);
+}
+
+/// Beta's keys are at a master that is away.
+#[test]
+fn a_look_to_which_a_server_did_not_answer_leaves_its_turn_to_the_next() {
+    let (first, mut second) = (RedisServer::start(), RedisServer::start());
+    let shared = parted(&first, &second, "tg1:{beta}");
+    first.ask("SADD tg1:accounts acme beta");
+    second.kill();
+    let looked = block_on(async { shared.raise_expiring(&shared.link(), &AtomicBool::new(false)).await });
+    let refused = looked.unwrap_err().to_string();
+    assert!(refused.contains("the keys of beta"), "{refused}");
+    assert_eq!(turn_left(&first), -2);
+}
