@@ -51,7 +51,7 @@ pub(crate) struct Dispatcher {
     pub(crate) telemetry: Arc<Telemetry>,
     /// By their url; those that were once configured are kept, for there are few.
     pub(crate) receivers: HashMap<String, Arc<Receiver>>,
-    /// Nothing more is claimed, and nobody is told again.
+    /// Nothing more is claimed, nobody is told again, and a look at keys ends.
     pub(crate) stops: Arc<AtomicBool>,
     /// When it was said last that events cannot be claimed.
     pub(crate) unclaimed: Unclaimed,
@@ -91,7 +91,7 @@ impl Webhooks {
         })
     }
 
-    /// Claims no more, and waits a moment for what is being sent. Blocks; to be called before the ledger is closed.
+    /// Claims no more, and waits a moment for what is being sent and for a look at keys to end. Blocks; to be called before the ledger is closed.
     pub(crate) fn stop(&mut self) {
         self.stops.store(true, Ordering::Relaxed);
         if let Some(thread) = self.thread.take()
@@ -116,7 +116,7 @@ impl Dispatcher {
             let Some(snapshot) = self.snapshot.upgrade().map(|snapshot| snapshot.load_full()) else {
                 return;
             };
-            watch.look(&snapshot, &self.ledger, &self.clock).await;
+            watch.look(&snapshot, (&self.ledger, &self.clock), &self.stops).await;
             if snapshot.config.webhooks.is_empty() {
                 // Since a reload: what was open then would go on ageing.
                 if looked.take().is_some() {
@@ -133,7 +133,11 @@ impl Dispatcher {
             tokio::time::sleep(LOOK_EVERY).await;
             while telling.try_join_next().is_some() {}
         }
-        let all = async { while telling.join_next().await.is_some() {} };
+        let all = async {
+            while telling.join_next().await.is_some() {}
+            // It has seen the stop too, and lets another gateway look.
+            watch.end().await;
+        };
         // What is not done by then is claimed again by the next process.
         drop(tokio::time::timeout(STOP_MAX, all).await);
     }
@@ -260,7 +264,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(500);
 const COUNT_EVERY: Duration = Duration::from_secs(5);
 /// Events that are told at once.
 const TELLING_MAX: usize = 1_024;
-/// How long a stop waits for what is being sent.
+/// How long a stop waits for what is being sent, and for a look at keys to end.
 const STOP_MAX: Duration = Duration::from_secs(2);
 
 #[cfg(test)]

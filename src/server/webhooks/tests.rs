@@ -1,6 +1,7 @@
 //! A webhook that rests, events that are too old, and a receiver that is away while gateways die: by a clock that moves when it is told.
 
 mod telling;
+mod watching;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;

@@ -1,9 +1,12 @@
 //! What the gateway raises by itself: providers that are down, and keys that expire within a week.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
 use serde_json::json;
+use tokio::task::JoinSet;
 
 use crate::clock::{Clock, monotonic};
 use crate::gateway::snapshot::Snapshot;
@@ -17,23 +20,35 @@ use crate::ledger::admin::events::{Event, EventKind, EventOp};
 pub(super) struct Watch {
     /// Providers that are down, and told: since when, in milliseconds of [`Clock::passed_ms`].
     down: BTreeMap<String, i64>,
-    /// When keys were looked at last.
+    /// When it was begun last to look at keys.
     keys_at: Option<Instant>,
+    /// That look, while it runs: all keys of a ledger take their time, and no event waits for them.
+    look_at_keys: JoinSet<()>,
 }
 
 impl Watch {
-    /// Looks, and raises what is new.
-    pub(super) async fn look(&mut self, snapshot: &Snapshot, ledger: &Ledger, clock: &Clock) {
+    /// Looks, and raises what is new. Keys are looked at beside, until that is done or `stops` is set.
+    pub(super) async fn look(
+        &mut self,
+        snapshot: &Snapshot,
+        (ledger, clock): (&Ledger, &Clock),
+        stops: &Arc<AtomicBool>,
+    ) {
+        while self.look_at_keys.try_join_next().is_some() {}
         if snapshot.config.webhooks.is_empty() {
             return;
         }
         self.providers(snapshot, ledger, clock).await;
-        if self.keys_at.is_none_or(|at| at.elapsed() >= KEYS_EVERY) {
+        let is_due = self.keys_at.is_none_or(|at| at.elapsed() >= KEYS_EVERY);
+        if is_due && self.look_at_keys.is_empty() {
             self.keys_at = Some(monotonic());
-            if let Err(error) = ledger.run(AdminOp::Event(EventOp::RaiseExpiring)).await {
-                log::warn!("keys that expire cannot be looked for, or not all of them: {error}");
-            }
+            self.look_at_keys.spawn(look_at_keys(ledger.clone(), Arc::clone(stops)));
         }
+    }
+
+    /// Waits until keys are looked at no more.
+    pub(super) async fn end(&mut self) {
+        while self.look_at_keys.join_next().await.is_some() {}
     }
 
     /// Whether a provider is down is for [`is_provider_down`] to say; it is up again when one of its targets has answered.
@@ -66,6 +81,12 @@ impl Watch {
                 Err(error) => log::debug!("an event cannot be raised: {error}"),
             }
         }
+    }
+}
+
+async fn look_at_keys(ledger: Ledger, stops: Arc<AtomicBool>) {
+    if let Err(error) = ledger.raise_expiring(&stops).await {
+        log::warn!("keys that expire cannot be looked for, or not all of them: {error}");
     }
 }
 
