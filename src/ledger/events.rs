@@ -14,8 +14,8 @@ use crate::pure::time::{Month, Timestamp};
 
 /// The most open events about one account, or about none; the oldest goes for one that is new.
 pub(crate) const OPEN_PER_ACCOUNT_MAX: u32 = 1_000;
-/// With so many open events about an account none of its keys that expire is told: that waits for the next look, and drops no other event.
-pub(crate) const OPEN_WITH_KEYS_MAX: u32 = OPEN_PER_ACCOUNT_MAX / 2;
+/// With so many open events of keys that expire no more of an account's keys are told: that waits for a later look.
+pub(crate) const OPEN_OF_KEYS_MAX: u32 = OPEN_PER_ACCOUNT_MAX / 2;
 /// The most open events in an embedded ledger; the oldest goes for one that is new.
 pub(crate) const OPEN_MAX: u32 = 100_000;
 /// For how long an event is told to who does not take it, in milliseconds: three days.
@@ -108,6 +108,27 @@ pub(super) fn claimed(events: Vec<Event>, missed: Option<StoreError>) -> Result<
             events,
             missed: missed.map(|why| why.to_string()),
         }),
+    }
+}
+
+/// The answer to a look at keys that expire. One that was not whole says so by events that it does not have: builds before it was told take any
+/// answer for a whole one.
+pub(super) fn looked(is_whole: bool) -> AdminReply {
+    match is_whole {
+        true => AdminReply::Done,
+        false => AdminReply::Events {
+            events: Vec::new(),
+            missed: Some("not all keys were looked at".to_owned()),
+        },
+    }
+}
+
+/// Says that accounts have keys which expire and are not told of yet, if there are any.
+pub(super) fn warn_of_waiting(accounts: usize) {
+    if accounts > 0 {
+        log::warn!(
+            "keys of {accounts} accounts expire, and are not told of yet: too many events of these accounts are open"
+        );
     }
 }
 

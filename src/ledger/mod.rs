@@ -338,11 +338,10 @@ impl Ledger {
         }
     }
 
-    /// As [`admin::events::EventOp::RaiseExpiring`]. On Redis it ends soon once it is given up, and whoever asks next looks again.
-    pub(crate) async fn raise_expiring(&self, is_given_up: &AtomicBool) -> Result<(), AdminError> {
-        let op = admin::events::EventOp::RaiseExpiring;
+    /// As [`admin::events::EventOp::RaiseExpiring`]; false where it is to be asked again soon. On Redis it ends soon once it is given up.
+    pub(crate) async fn raise_expiring(&self, is_given_up: &AtomicBool) -> Result<bool, AdminError> {
         match self {
-            Ledger::Embedded(store) => store.run(AdminOp::Event(op)).await.map(drop),
+            Ledger::Embedded(store) => store.raise_expiring().await,
             Ledger::Redis(store) => Box::pin(store.raise_expiring(is_given_up)).await,
         }
     }

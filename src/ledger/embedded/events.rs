@@ -11,7 +11,7 @@ use super::shared::{EmbeddedAccount, Shared};
 use super::writer::Committer;
 use crate::ledger::StoreError;
 use crate::ledger::admin::events::{Event, EventOp, next_due};
-use crate::ledger::admin::{AdminError, AdminReply};
+use crate::ledger::admin::{AdminError, AdminOp, AdminReply};
 use crate::ledger::events::{self, CLAIMED_MAX, EventTimes, Refused};
 use crate::pure::account::Denial;
 use crate::pure::ids::AccountId;
@@ -26,6 +26,12 @@ impl Embedded {
             // Where the thread has ended, nobody is told any more.
             drop(self.tell(Command::Refused { cell, refused }));
         }
+    }
+
+    /// Raises events of keys that expire; false where there are more than are raised at once.
+    pub(in crate::ledger) async fn raise_expiring(&self) -> Result<bool, AdminError> {
+        let looked = self.run(AdminOp::Event(EventOp::RaiseExpiring)).await?;
+        Ok(looked == AdminReply::Done)
     }
 }
 
@@ -75,8 +81,8 @@ impl Committer {
             EventOp::RaiseExpiring => {
                 let now = self.shared.clock.now();
                 let events = self.shared.expiring(now);
-                self.database.raise_new(&events, now).map_err(failed)?;
-                Ok(AdminReply::Done)
+                let is_whole = self.database.raise_new(&events, now).map_err(failed)?;
+                Ok(events::looked(is_whole))
             }
             EventOp::Count => Err(read_beside()),
         }

@@ -53,8 +53,8 @@ impl Shared {
                 Ok(AdminReply::Done)
             }
             EventOp::RaiseExpiring => {
-                self.raise_expiring(link, &AtomicBool::new(false)).await?;
-                Ok(AdminReply::Done)
+                let is_whole = self.raise_expiring(link, &AtomicBool::new(false)).await?;
+                Ok(events::looked(is_whole))
             }
             EventOp::Count => self.count_events(link).await.map(AdminReply::EventCount),
         }
@@ -68,7 +68,8 @@ impl Shared {
         }
     }
 
-    /// The script's answer. `open_max`: with how many open events at its place it is not raised, but `full`; none where it is in any case.
+    /// The script's answer. `open_max`: with how many open events of its kind at its place, or where it would drop another one, it is not raised
+    /// but `full`; none where it is in any case.
     async fn raise_once(&self, link: &Link, event: &Event, open_max: Option<&str>) -> Result<Value, StoreError> {
         let key = key_of(event.account.as_ref());
         let data = event.data.to_string();

@@ -402,7 +402,7 @@ impl RedisLedger {
         self.shared.execute(&self.shared.link(), op).await
     }
 
-    pub(super) async fn raise_expiring(&self, is_given_up: &AtomicBool) -> Result<(), AdminError> {
+    pub(super) async fn raise_expiring(&self, is_given_up: &AtomicBool) -> Result<bool, AdminError> {
         self.shared.raise_expiring(&self.shared.link(), is_given_up).await
     }
 

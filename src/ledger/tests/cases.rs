@@ -7,6 +7,7 @@ mod commands;
 mod credits;
 mod end_users;
 pub(in crate::ledger) mod events;
+mod expiring;
 mod extend;
 mod idempotency;
 mod limits;
@@ -166,6 +167,10 @@ cases! {
         an_event_of_the_gateways_own_is_raised_once,
         a_key_that_expires_within_a_week_is_told_once,
         the_oldest_events_make_room,
+    ],
+    expiring: [
+        other_open_events_keep_no_key_from_being_told,
+        a_key_that_expires_drops_no_open_event,
     ],
     tries: [
         a_shortage_of_credit_is_told_by_the_last_try,

@@ -6,6 +6,7 @@
 
 use std::collections::BTreeSet;
 use std::fmt::Display;
+use std::pin::pin;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
@@ -16,7 +17,7 @@ use super::AT_ONCE;
 use crate::clock::monotonic;
 use crate::ledger::StoreError;
 use crate::ledger::admin::AdminError;
-use crate::ledger::events::{self, OPEN_WITH_KEYS_MAX};
+use crate::ledger::events::{self, OPEN_OF_KEYS_MAX};
 use crate::ledger::redis::account::keys_of_account;
 use crate::ledger::redis::admission_breaker::millis;
 use crate::ledger::redis::link::Link;
@@ -55,7 +56,7 @@ struct Look<'a> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Room {
     Left,
-    /// Too many of its events are open.
+    /// Too many of its events are open, or too many of those of keys.
     Full,
 }
 
@@ -84,13 +85,15 @@ impl Shared {
     /// One gateway of many looks at all keys, or more of them do where nobody can say whose turn it is: an event is raised once. A look that is
     /// given up, or to which a server did not answer, leaves its turn to whoever asks next; that of a process that dies ends by itself.
     ///
+    /// True where all keys were looked at. False where another gateway has the turn, which may not come to its end, or the look was given up.
+    ///
     /// # Errors
     /// When something was passed over: it is named, and all others were looked at, unless the look was given up.
     pub(in crate::ledger::redis) async fn raise_expiring(
         &self,
         link: &Link,
         is_given_up: &AtomicBool,
-    ) -> Result<(), AdminError> {
+    ) -> Result<bool, AdminError> {
         let (began, turn) = (monotonic(), nonce()?);
         let mut look = Look {
             link,
@@ -103,11 +106,10 @@ impl Shared {
             is_in_part: false,
             full: BTreeSet::new(),
         };
-        let mut take = redis::cmd("SET");
-        take.arg(turn_key()).arg(&turn).arg("NX").arg("PX").arg(millis(TURN));
-        match self.command(link, take).await {
-            Ok(Value::Nil) => return Ok(()),
-            Ok(_) => {}
+        let is_taken = self.take_turn(&look).await;
+        match is_taken {
+            Ok(true) => {}
+            Ok(false) => return Ok(false),
             Err(error) => self.pass_over(&mut look, &turn_key(), "the turn", error),
         }
         let is_through = self.look_at_all(&mut look).await;
@@ -116,23 +118,27 @@ impl Shared {
             false => Duration::ZERO,
         };
         self.keep_look(&look, left).await;
-        look.passed_over.told()
+        events::warn_of_waiting(look.full.len());
+        look.passed_over.told()?;
+        Ok(is_through)
     }
 
     /// False when that was given up.
     async fn look_at_all(&self, look: &mut Look<'_>) -> bool {
-        let names = match self.read_names(look.link).await {
-            Ok(names) => names,
-            Err(error) => {
+        let link = look.link;
+        let names = self.unless_given_up(look, self.read_names(link)).await;
+        let names = match names {
+            None => return false,
+            Some(Ok(names)) => names,
+            Some(Err(error)) => {
                 self.pass_over(look, &accounts_key(), "accounts whose names are not known", error);
                 self.cache.account_names()
             }
         };
         for some in names.chunks(AT_ONCE) {
-            if !self.goes_on(look).await {
+            let Some(keys) = self.keys_to_look_at(look, some).await else {
                 return false;
-            }
-            let keys = self.keys_to_look_at(look, some).await;
+            };
             for some in keys.chunks(KEYS_AT_ONCE) {
                 if !self.goes_on(look).await {
                     return false;
@@ -155,22 +161,54 @@ impl Shared {
         true
     }
 
+    /// What is read, which may take long: none where the look is given up meanwhile. Keeps its turn.
+    async fn unless_given_up<T>(&self, look: &mut Look<'_>, read: impl Future<Output = T>) -> Option<T> {
+        let mut read = pin!(read);
+        while self.goes_on(look).await {
+            if let Ok(read) = tokio::time::timeout(GIVEN_UP_WITHIN, &mut read).await {
+                return Some(read);
+            }
+        }
+        None
+    }
+
+    /// Whether it is this look's turn.
+    async fn take_turn(&self, look: &Look<'_>) -> Result<bool, StoreError> {
+        let mut take = redis::cmd("SET");
+        take.arg(turn_key())
+            .arg(look.turn)
+            .arg("NX")
+            .arg("PX")
+            .arg(millis(TURN));
+        match self.command(look.link, take).await? {
+            // By another look, or by this one: where an answer is lost, the command is sent again.
+            Value::Nil => self.keep_turn(look, TURN).await,
+            _ => Ok(true),
+        }
+    }
+
     /// Where that fails, the turn ends by itself, and another gateway may look as well.
     async fn keep_look(&self, look: &Look<'_>, left: Duration) {
-        let left = millis(left).to_string();
-        let kept = self
-            .run_script(look.link, &script::TURN, &[&turn_key()], &[look.turn, &left])
-            .await;
-        if let Err(error) = kept {
+        if let Err(error) = self.keep_turn(look, left).await {
             log::debug!("the turn to look at keys ends by itself: {error}");
         }
     }
 
+    /// Whether the turn is this look's, and lasts for so much longer.
+    async fn keep_turn(&self, look: &Look<'_>, left: Duration) -> Result<bool, StoreError> {
+        let left = millis(left).to_string();
+        let kept = self
+            .run_script(look.link, &script::TURN, &[&turn_key()], &[look.turn, &left])
+            .await?;
+        Ok(reply::integer(&kept)? == 1)
+    }
+
+    /// None where the look is given up.
     async fn keys_to_look_at<'a>(
         &self,
         look: &mut Look<'_>,
         accounts: &'a [AccountId],
-    ) -> Vec<(&'a AccountId, KeyDigest)> {
+    ) -> Option<Vec<(&'a AccountId, KeyDigest)>> {
         let mut asked = Vec::new();
         for account in accounts {
             let list = keys_of_account(account);
@@ -180,7 +218,8 @@ impl Shared {
             }
         }
         let link = look.link;
-        let lists = join_all(asked.iter().map(|account| self.digests_of(link, account))).await;
+        let lists = join_all(asked.iter().map(|account| self.digests_of(link, account)));
+        let lists = self.unless_given_up(look, lists).await?;
         let mut keys = Vec::new();
         for (account, digests) in asked.into_iter().zip(lists) {
             match digests {
@@ -200,7 +239,7 @@ impl Shared {
                 }
             }
         }
-        keys
+        Some(keys)
     }
 
     /// The digests in an account's list of keys; none in the place of one that cannot be read.
@@ -262,7 +301,7 @@ impl Shared {
         {
             return Ok(Room::Left);
         }
-        let open_max = OPEN_WITH_KEYS_MAX.to_string();
+        let open_max = OPEN_OF_KEYS_MAX.to_string();
         let raised = self.raise_once(link, &event, Some(&open_max)).await?;
         match reply::text(&raised)? {
             "raised" | "known" => {}
@@ -301,6 +340,8 @@ fn turn_key() -> String {
 const KEYS_EVERY: Duration = Duration::from_secs(3_500);
 /// How long a gateway that died while it looked keeps the others from looking.
 const TURN: Duration = Duration::from_secs(60);
+/// How often it is seen, while something is read, whether the look is given up.
+const GIVEN_UP_WITHIN: Duration = Duration::from_millis(100);
 /// Keys that are looked at at once.
 const KEYS_AT_ONCE: usize = 64;
 /// Why something is passed over that a server has which gave no answer before.

@@ -1,14 +1,20 @@
 //! Keys that expire soon: each is told once, however many an account has.
 
-use std::sync::atomic::AtomicBool;
+use std::collections::BTreeSet;
+use std::future::poll_fn;
+use std::net::TcpListener;
+use std::pin::pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use futures::future::join_all;
 
 use super::{node, parted, patient};
+use crate::clock::monotonic;
 use crate::ledger::Ledger;
 use crate::ledger::admin::events::{Event, EventKind, EventOp};
 use crate::ledger::admin::{AdminOp, AdminReply, KeyRef};
-use crate::ledger::events::OPEN_WITH_KEYS_MAX;
+use crate::ledger::events::OPEN_OF_KEYS_MAX;
 use crate::ledger::redis::script;
 use crate::ledger::redis::shared::key_name;
 use crate::ledger::tests::cases::events::told;
@@ -35,6 +41,13 @@ fn create(digest: &KeyDigest) -> AdminOp {
     create
 }
 
+fn make(ledger: &Ledger, digests: &[KeyDigest]) {
+    for some in digests.chunks(50) {
+        let made = block_on(join_all(some.iter().map(|digest| ledger.run(create(digest)))));
+        assert!(made.iter().all(Result::is_ok), "{made:?}");
+    }
+}
+
 /// Looks at all keys, as a gateway does an hour later.
 fn look(server: &RedisServer, ledger: &Ledger) {
     server.ask("DEL tg1:events:keys");
@@ -59,16 +72,13 @@ fn of_more_keys_than_an_account_has_room_for_each_is_told_once_and_no_other_even
     let ledger = node(&server, patient());
     let caller = caller_of(&ledger, "acme", "1", LimitOverrides::default());
     let digests: Vec<KeyDigest> = (0..KEYS).map(digest).collect();
-    for some in digests.chunks(50) {
-        let made = block_on(join_all(some.iter().map(|digest| ledger.run(create(digest)))));
-        assert!(made.iter().all(Result::is_ok), "{made:?}");
-    }
+    make(&ledger, &digests);
     let (mut keys, mut credit) = (Vec::new(), 0);
     for _ in 0..3 {
         look(&server, &ledger);
         let events = told(&ledger, &caller);
-        assert!(events.len() <= usize::try_from(OPEN_WITH_KEYS_MAX).unwrap());
         let told_now = keys_of(&events);
+        assert!(told_now.len() <= usize::try_from(OPEN_OF_KEYS_MAX).unwrap());
         credit += events.len() - told_now.len();
         keys.extend(told_now);
     }
@@ -184,14 +194,85 @@ fn a_look_that_is_given_up_leaves_its_turn_to_the_next() {
     run(&ledger, create(&digest(1))).unwrap();
     told(&ledger, &caller);
     let looked = |is_given_up: bool| block_on(ledger.raise_expiring(&AtomicBool::new(is_given_up)));
-    assert_eq!(looked(true), Ok(()));
+    assert_eq!(looked(true), Ok(false));
     assert_eq!((told(&ledger, &caller), turn_left(&server)), (Vec::new(), -2));
-    assert_eq!(looked(false), Ok(()));
+    assert_eq!(looked(false), Ok(true));
     assert_eq!(keys_of(&told(&ledger, &caller)).len(), 1);
     assert!((3_000_000..=3_500_000).contains(&turn_left(&server)));
-    // Another gateway's turn is not ended.
-    assert_eq!(looked(true), Ok(()));
+    assert_eq!(looked(true), Ok(false), "it is looked again later");
     assert!(turn_left(&server) > 3_000_000);
+}
+
+/// A gateway of an earlier build has it, for example, which writes another text.
+#[test]
+fn while_another_gateway_has_the_turn_no_key_is_looked_at_and_the_turn_stays() {
+    let server = RedisServer::start();
+    let ledger = node(&server, patient());
+    let caller = caller_of(&ledger, "acme", "0", LimitOverrides::default());
+    run(&ledger, create(&digest(1))).unwrap();
+    server.ask("SET tg1:events:keys 1 PX 3500000");
+    for is_given_up in [false, true] {
+        let looked = block_on(ledger.raise_expiring(&AtomicBool::new(is_given_up)));
+        assert_eq!((looked, told(&ledger, &caller)), (Ok(false), Vec::new()));
+    }
+    assert!((3_000_000..=3_500_000).contains(&turn_left(&server)));
+    assert_eq!(server.ask("GET tg1:events:keys"), ["$1", "1"]);
+}
+
+/// It is given up once the first event is raised.
+#[test]
+fn a_look_that_is_cut_tells_what_it_has_looked_at_and_leaves_the_others_to_the_next() {
+    const KEYS: u16 = 200;
+    let server = RedisServer::start();
+    let ledger = node(&server, patient());
+    let caller = caller_of(&ledger, "acme", "0", LimitOverrides::default());
+    let digests: Vec<KeyDigest> = (0..KEYS).map(digest).collect();
+    make(&ledger, &digests);
+    let is_given_up = AtomicBool::new(false);
+    let looked = block_on(async {
+        let mut look = pin!(ledger.raise_expiring(&is_given_up));
+        poll_fn(|context| {
+            let looked = look.as_mut().poll(context);
+            // A key is noted after its event, and the next are looked at after that: it is seen in time.
+            if server.ask("HEXISTS tg1:{acme} uei") == [":1"] {
+                is_given_up.store(true, Ordering::Relaxed);
+            }
+            looked
+        })
+        .await
+    });
+    assert_eq!((looked, turn_left(&server)), (Ok(false), -2));
+    let first = keys_of(&told(&ledger, &caller));
+    assert!((1..=64).contains(&first.len()), "{}", first.len());
+    look(&server, &ledger);
+    let others = keys_of(&told(&ledger, &caller));
+    let all: BTreeSet<&String> = first.iter().chain(&others).collect();
+    assert_eq!(
+        (first.len() + others.len(), all.len()),
+        (200, 200),
+        "each of them, once"
+    );
+}
+
+/// The names of all accounts are at a server that takes connections and answers nothing: a stop would wait until that is given up.
+#[test]
+fn a_look_that_waits_for_a_server_ends_when_it_is_given_up() {
+    let (first, mut second) = (RedisServer::start(), RedisServer::start());
+    let shared = parted(&first, &second, "tg1:accounts");
+    second.kill();
+    let silent = TcpListener::bind(("127.0.0.1", second.port())).unwrap();
+    let is_given_up = Arc::new(AtomicBool::new(false));
+    let gives_up = Arc::clone(&is_given_up);
+    // What it has accepted is open for as long as this is there.
+    let _accepted = std::thread::spawn(move || {
+        let accepted = silent.accept().unwrap();
+        gives_up.store(true, Ordering::Relaxed);
+        (accepted, silent)
+    });
+    let began = monotonic();
+    let looked = block_on(async { shared.raise_expiring(&shared.link(), &is_given_up).await });
+    assert_eq!((looked, turn_left(&first)), (Ok(false), -2));
+    assert!(began.elapsed() < shared.options.timeout / 2, "{:?}", began.elapsed());
 }
 
 /// Beta's keys are at a master that is away.

@@ -6,6 +6,7 @@ use serde_json::json;
 
 use self::ground::{Ground, create};
 use crate::ledger::admin::credits::{CreditKind, CreditOp, CreditPost, Posted};
+use crate::ledger::admin::events::EventOp;
 use crate::ledger::admin::operators::OperatorOp;
 use crate::ledger::admin::{AdminError, AdminOp, AdminReply, KeyRef};
 use crate::ledger::redis::acts::Begun;
@@ -177,6 +178,24 @@ fn a_payment_and_a_refund_that_were_posted_are_answered_with_what_they_did() {
     let again = post(&script::POST, refund());
     assert_eq!((again.added, again.entry.amount), (false, credits("-2")));
     audit_is_clean(&ground.direct);
+}
+
+/// It found the turn taken, by itself, and no gateway looked for an hour.
+#[test]
+fn a_turn_to_look_at_keys_that_was_taken_is_known_for_ones_own() {
+    let ground = Ground::new();
+    let mut create = key_create("acme", &digest(7));
+    if let AdminOp::KeyCreate { expires_in_ms, .. } = &mut create {
+        *expires_in_ms = Some(3 * 86_400_000);
+    }
+    run(&ground.direct, create).unwrap();
+    let look = || run(&ground.lossy, AdminOp::Event(EventOp::RaiseExpiring));
+    let looked = ground.losing_answer_to(b"tg1:events:keys".to_vec(), look);
+    assert_eq!(looked, Ok(AdminReply::Done));
+    match run(&ground.direct, AdminOp::Event(EventOp::Count)) {
+        Ok(AdminReply::EventCount(count)) => assert_eq!(count.open, 1),
+        other => panic!("{other:?}"),
+    }
 }
 
 /// Another one may have begun between.

@@ -1,50 +1,87 @@
 //! Events of keys that expire soon. There may be very many: they drop no others.
 
-use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+use std::collections::{BTreeSet, HashMap};
 
-use rusqlite::OptionalExtension;
+use rusqlite::{OptionalExtension, params};
 
 use super::raise_new;
 use crate::ledger::StoreError;
-use crate::ledger::admin::events::Event;
-use crate::ledger::events::OPEN_WITH_KEYS_MAX;
+use crate::ledger::admin::events::{Event, EventKind};
+use crate::ledger::events::{self, OPEN_MAX, OPEN_OF_KEYS_MAX, OPEN_PER_ACCOUNT_MAX};
 use crate::ledger::sqlite::Database;
 use crate::pure::ids::AccountId;
 use crate::pure::time::Timestamp;
 
+/// How many events about an account are open.
+#[derive(Clone, Copy, Debug)]
+struct Open {
+    all: u32,
+    of_keys: u32,
+}
+
 impl Database {
-    /// Keeps those of the events whose ids were not raised before: some now, the others when it is called again. An account that has many open
-    /// events waits.
-    pub(in crate::ledger) fn raise_new(&mut self, events: &[Event], now: Timestamp) -> Result<(), StoreError> {
-        let mut new = Vec::new();
-        let mut open: HashMap<&str, u32> = HashMap::new();
+    /// Keeps those of the events of keys whose ids were not raised before: some now, the others when it is called again, which false says. An
+    /// account that has many open ones waits, as does one where an open event would go for it.
+    pub(in crate::ledger) fn raise_new(&mut self, events: &[Event], now: Timestamp) -> Result<bool, StoreError> {
+        let (mut new, mut waiting, mut is_whole) = (Vec::new(), BTreeSet::new(), true);
+        let (mut in_file, mut about) = (self.open_in_file()?, HashMap::new());
         for event in events {
-            let known: Option<i64> = self
-                .connection
-                .prepare_cached("SELECT until FROM event_ids WHERE id = ?1")?
-                .query_row([&event.id], |row| row.get(0))
-                .optional()?;
-            if known.is_some() || new.len() >= RAISED_AT_ONCE {
+            if self.is_id_known(&event.id)? {
                 continue;
             }
-            let account = event.account.as_ref().map_or("", AccountId::as_str);
-            let count: u32 = match open.get(account) {
-                Some(count) => *count,
-                None => self
-                    .connection
-                    .prepare_cached("SELECT count(*) FROM events WHERE account = ?1")?
-                    .query_row([account], |row| row.get(0))?,
-            };
-            if count < OPEN_WITH_KEYS_MAX {
-                new.push(event);
+            if new.len() >= RAISED_AT_ONCE {
+                is_whole = false;
+                break;
             }
-            open.insert(account, count.saturating_add(1));
+            let account = event.account.as_ref().map_or("", AccountId::as_str);
+            let open = match about.entry(account) {
+                Entry::Occupied(found) => found.into_mut(),
+                Entry::Vacant(unknown) => unknown.insert(self.open_about(account)?),
+            };
+            if in_file >= OPEN_MAX || open.all >= OPEN_PER_ACCOUNT_MAX || open.of_keys >= OPEN_OF_KEYS_MAX {
+                waiting.insert(account);
+                continue;
+            }
+            for count in [&mut in_file, &mut open.all, &mut open.of_keys] {
+                *count = count.saturating_add(1);
+            }
+            new.push(event);
         }
+        events::warn_of_waiting(waiting.len());
         if new.is_empty() {
-            return Ok(());
+            return Ok(is_whole);
         }
         let now = self.event_times(now);
-        self.durably(|t| new.into_iter().try_for_each(|event| raise_new(t, event, now)))
+        self.durably(|t| new.into_iter().try_for_each(|event| raise_new(t, event, now)))?;
+        Ok(is_whole)
+    }
+
+    fn is_id_known(&self, id: &str) -> Result<bool, StoreError> {
+        let known: Option<i64> = self
+            .connection
+            .prepare_cached("SELECT until FROM event_ids WHERE id = ?1")?
+            .query_row([id], |row| row.get(0))
+            .optional()?;
+        Ok(known.is_some())
+    }
+
+    fn open_in_file(&self) -> Result<u32, StoreError> {
+        let sql = "SELECT count(*) FROM events";
+        Ok(self.connection.prepare_cached(sql)?.query_row([], |row| row.get(0))?)
+    }
+
+    fn open_about(&self, account: &str) -> Result<Open, StoreError> {
+        let open = self
+            .connection
+            .prepare_cached("SELECT count(*), count(CASE WHEN kind = ?2 THEN 1 END) FROM events WHERE account = ?1")?
+            .query_row(params![account, EventKind::KeyExpiring.name()], |row| {
+                Ok(Open {
+                    all: row.get(0)?,
+                    of_keys: row.get(1)?,
+                })
+            })?;
+        Ok(open)
     }
 }
 

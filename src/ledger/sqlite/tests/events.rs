@@ -6,7 +6,9 @@ use super::entries::post;
 use super::*;
 use crate::ledger::admin::credits::{CreditKind, CreditPost};
 use crate::ledger::admin::events::{Delivery, Event, EventKind};
-use crate::ledger::events::{DUE_WITHIN_MS, KEEP_MS, LEFT_UNKNOWN, OPEN_PER_ACCOUNT_MAX, REMEMBERED_MS, Refused, Told};
+use crate::ledger::events::{
+    DUE_WITHIN_MS, KEEP_MS, LEFT_UNKNOWN, OPEN_MAX, OPEN_PER_ACCOUNT_MAX, REMEMBERED_MS, Refused, Told,
+};
 use crate::ledger::terms::AccountTerms;
 
 fn event(id: &str, account: Option<&str>) -> Event {
@@ -14,7 +16,30 @@ fn event(id: &str, account: Option<&str>) -> Event {
     Event::new(id.to_owned(), EventKind::Test, NOW, account, json!({}))
 }
 
+/// That of a key that expires.
+fn of_key(id: &str, account: &str) -> Event {
+    Event {
+        kind: EventKind::KeyExpiring,
+        ..event(id, Some(account))
+    }
+}
+
 impl Rig {
+    /// Adds so many open events of another kind, each about the account of its number.
+    fn add_open(&mut self, count: u32, account: impl Fn(u32) -> String) {
+        let insert = "INSERT INTO events (id, kind, at, account, data, deliveries, due)
+                      VALUES ('other' || ?1, ?2, ?3, ?4, '{}', '[]', ?3)";
+        let transaction = self.database.connection.transaction().unwrap();
+        for n in 0..count {
+            transaction
+                .prepare_cached(insert)
+                .unwrap()
+                .execute(rusqlite::params![n, EventKind::Test.name(), NOW.0, account(n)])
+                .unwrap();
+        }
+        transaction.commit().unwrap();
+    }
+
     fn due(&self, now: Timestamp) -> Vec<Event> {
         self.database.due_events(now, 10_000, |_| false).unwrap().0
     }
@@ -266,32 +291,57 @@ fn of_many_new_events_a_thousand_are_raised_at_once_and_the_others_with_the_next
     let event = |n: usize| event(&format!("evt_{n}"), *accounts.get(n % 3).unwrap());
     let events: Vec<Event> = (0..1004).map(event).collect();
     for (count, expected) in [(3, 3), (3, 3), (1004, 1003), (1004, 1004), (1004, 1004)] {
-        rig.database.raise_new(events.get(..count).unwrap(), NOW).unwrap();
+        let is_whole = rig.database.raise_new(events.get(..count).unwrap(), NOW).unwrap();
         assert_eq!(rig.count(), (expected, 0));
+        assert_eq!(is_whole, expected != 1003, "one is left for the next");
     }
 }
 
 #[test]
 fn keys_that_expire_drop_no_other_event_of_their_account_and_are_told_when_there_is_room() {
     let mut rig = Rig::new();
-    for n in 0..100 {
-        rig.database
-            .raise_once(&event(&format!("evt_other{n}"), Some("acme")), NOW)
-            .unwrap();
-    }
-    let events: Vec<Event> = (0..700).map(|n| event(&format!("evt_{n}"), Some("acme"))).collect();
+    rig.add_open(600, |_| "acme".to_owned());
+    let events: Vec<Event> = (0..700).map(|n| of_key(&format!("evt_{n}"), "acme")).collect();
+    // Of its 1,000 events 400 are of keys, and none goes for one of them.
     for _ in 0..2 {
-        rig.database.raise_new(&events, NOW).unwrap();
-        assert_eq!(rig.count(), (500, 0));
+        assert_eq!(rig.database.raise_new(&events, NOW), Ok(true));
+        assert_eq!(rig.count(), (1_000, 0));
     }
     // Another account has room.
-    rig.database.raise_new(&[event("evt_beta", Some("beta"))], NOW).unwrap();
-    assert_eq!(rig.count(), (501, 0));
+    assert_eq!(rig.database.raise_new(&[of_key("evt_beta", "beta")], NOW), Ok(true));
+    assert_eq!(rig.count(), (1_001, 0));
     for id in rig.ids(NOW) {
         rig.database.settle_event(&id, &[]).unwrap();
     }
     for expected in [300, 300] {
-        rig.database.raise_new(&events, NOW).unwrap();
+        assert_eq!(rig.database.raise_new(&events, NOW), Ok(true));
         assert_eq!(rig.count(), (expected, 0));
+    }
+}
+
+/// They may be more than are told in three days to a webhook that is away.
+#[test]
+fn of_an_accounts_open_events_half_as_many_as_there_can_be_are_of_keys() {
+    let mut rig = Rig::new();
+    let events: Vec<Event> = (0..700).map(|n| of_key(&format!("evt_{n}"), "acme")).collect();
+    for _ in 0..2 {
+        assert_eq!(rig.database.raise_new(&events, NOW), Ok(true));
+        assert_eq!(rig.count(), (500, 0));
+    }
+    // Others beside keep none of them back.
+    rig.database.settle_event("evt_0", &[]).unwrap();
+    rig.add_open(400, |_| "acme".to_owned());
+    assert_eq!(rig.database.raise_new(&events, NOW), Ok(true));
+    assert_eq!(rig.count(), (900, 0));
+}
+
+#[test]
+fn keys_that_expire_drop_no_event_of_a_file_that_is_full() {
+    let mut rig = Rig::new();
+    rig.add_open(OPEN_MAX - 2, |n| format!("account{n}"));
+    let events: Vec<Event> = (0..5).map(|n| of_key(&format!("evt_{n}"), "acme")).collect();
+    for _ in 0..2 {
+        assert_eq!(rig.database.raise_new(&events, NOW), Ok(true));
+        assert_eq!(rig.count(), (u64::from(OPEN_MAX), 0));
     }
 }

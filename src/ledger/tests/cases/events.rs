@@ -50,14 +50,14 @@ fn settle(ledger: &Ledger, event: &Event, deliveries: Vec<Delivery>) {
     assert_eq!(block_on(ledger.run(AdminOp::Event(op))).unwrap(), AdminReply::Done);
 }
 
-fn count(rig: &Rig) -> EventCount {
+pub(super) fn count(rig: &Rig) -> EventCount {
     match rig.run(AdminOp::Event(EventOp::Count)).unwrap() {
         AdminReply::EventCount(count) => count,
         other => panic!("{other:?}"),
     }
 }
 
-fn kinds(events: &[Event]) -> Vec<EventKind> {
+pub(super) fn kinds(events: &[Event]) -> Vec<EventKind> {
     events.iter().map(|event| event.kind).collect()
 }
 
@@ -74,7 +74,7 @@ fn pay(rig: &Rig, caller: &Caller, n: u64, cost: &str) {
     block_on(rig.ledger.usage(&caller.account.id, None, Period::Today)).unwrap();
 }
 
-fn raised(rig: &Rig, event: &Event) -> Result<(), AdminError> {
+pub(super) fn raised(rig: &Rig, event: &Event) -> Result<(), AdminError> {
     rig.run(AdminOp::Event(EventOp::Raise(event.clone()))).map(drop)
 }
 

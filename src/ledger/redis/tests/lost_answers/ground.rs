@@ -97,7 +97,12 @@ impl Ground {
         let mut load = redis::cmd("SCRIPT");
         load.arg("LOAD").arg(second(&script.by_text(&call)));
         block_on(redis_of(&self.direct).shared.command(&Link::default(), load)).unwrap();
-        *self.way.loss.of.lock().unwrap() = Some(second(&call));
+        self.losing_answer_to(second(&call), asked)
+    }
+
+    /// Loses the answer to the next command that has these bytes in it.
+    pub(super) fn losing_answer_to<T>(&self, bytes: Vec<u8>, asked: impl FnOnce() -> T) -> T {
+        *self.way.loss.of.lock().unwrap() = Some(bytes);
         let before = self.way.loss.lost.load(Ordering::SeqCst);
         let answered = asked();
         assert_eq!(
