@@ -20,10 +20,10 @@ use crate::ledger::admin::events::{Event, EventKind, EventOp};
 pub(super) struct Watch {
     /// Providers that are down, and told: since when, in milliseconds of [`Clock::passed_ms`].
     down: BTreeMap<String, i64>,
-    /// When it was begun last to look at keys.
-    keys_at: Option<Instant>,
-    /// That look, while it runs: all keys of a ledger take their time, and no event waits for them.
-    look_at_keys: JoinSet<()>,
+    /// When keys are looked at next; none: now.
+    pub(super) keys_due: Option<Instant>,
+    /// A look at them, while it runs, which says whether it was whole: all keys of a ledger take their time, and no event waits for them.
+    look_at_keys: JoinSet<bool>,
 }
 
 impl Watch {
@@ -34,21 +34,31 @@ impl Watch {
         (ledger, clock): (&Ledger, &Clock),
         stops: &Arc<AtomicBool>,
     ) {
-        while self.look_at_keys.try_join_next().is_some() {}
+        while let Some(looked) = self.look_at_keys.try_join_next() {
+            self.looked_at_keys(looked.unwrap_or(false));
+        }
         if snapshot.config.webhooks.is_empty() {
             return;
         }
         self.providers(snapshot, ledger, clock).await;
-        let is_due = self.keys_at.is_none_or(|at| at.elapsed() >= KEYS_EVERY);
-        if is_due && self.look_at_keys.is_empty() {
-            self.keys_at = Some(monotonic());
+        let now = monotonic();
+        if self.keys_due.is_none_or(|due| due <= now) && self.look_at_keys.is_empty() {
+            self.keys_due = Some(now + KEYS_EVERY);
             self.look_at_keys.spawn(look_at_keys(ledger.clone(), Arc::clone(stops)));
         }
     }
 
     /// Waits until keys are looked at no more.
     pub(super) async fn end(&mut self) {
-        while self.look_at_keys.join_next().await.is_some() {}
+        while let Some(looked) = self.look_at_keys.join_next().await {
+            self.looked_at_keys(looked.unwrap_or(false));
+        }
+    }
+
+    fn looked_at_keys(&mut self, is_whole: bool) {
+        if !is_whole {
+            self.keys_due = Some(monotonic() + KEYS_AGAIN);
+        }
     }
 
     /// Whether a provider is down is for [`is_provider_down`] to say; it is up again when one of its targets has answered.
@@ -84,11 +94,18 @@ impl Watch {
     }
 }
 
-async fn look_at_keys(ledger: Ledger, stops: Arc<AtomicBool>) {
-    if let Err(error) = ledger.raise_expiring(&stops).await {
-        log::warn!("keys that expire cannot be looked for, or not all of them: {error}");
+/// Whether all keys were looked at.
+async fn look_at_keys(ledger: Ledger, stops: Arc<AtomicBool>) -> bool {
+    match ledger.raise_expiring(&stops).await {
+        Ok(is_whole) => is_whole,
+        Err(error) => {
+            log::warn!("keys that expire cannot be looked for, or not all of them: {error}");
+            false
+        }
     }
 }
 
 /// How often keys are looked at.
 const KEYS_EVERY: Duration = Duration::from_secs(3_600);
+/// After how long again, where not all of them were looked at, or another gateway does that, which may not come to its end.
+const KEYS_AGAIN: Duration = Duration::from_secs(300);

@@ -4,8 +4,11 @@ use futures::FutureExt;
 
 use super::*;
 use crate::gateway::upstream::providers::Upstreams;
-use crate::ledger::tests::rig::key_create;
+use crate::ledger::redis::RedisLedger;
+use crate::ledger::tests::redis_server::RedisServer;
+use crate::ledger::tests::rig::{block_on, caller_of, key_create, patient, run};
 use crate::pure::ids::ApiKey;
+use crate::pure::limits::LimitOverrides;
 
 const CATALOGUE: &str = r#"
 models:
@@ -35,21 +38,65 @@ fn snapshot(folder: &Path) -> Snapshot {
     Snapshot::load(config, &Upstreams::default()).unwrap()
 }
 
+/// Makes a key of acme that expires in three days.
+fn expiring_key() -> AdminOp {
+    let mut create = key_create("acme", &ApiKey::from_random("tg_", [7; 32]).digest());
+    if let AdminOp::KeyCreate { expires_in_ms, .. } = &mut create {
+        *expires_in_ms = Some(3 * 86_400_000);
+    }
+    create
+}
+
+/// In how many minutes keys are looked at next.
+fn due_in_minutes(watch: &Watch) -> u64 {
+    let due = watch.keys_due.unwrap();
+    due.saturating_duration_since(crate::clock::monotonic())
+        .as_secs()
+        .div_ceil(60)
+}
+
 /// What is due was claimed and sent only once all keys were looked at, and a stop waited for that.
 #[tokio::test]
 async fn a_look_at_keys_is_waited_for_by_nobody() {
     let (folder, clock) = (tempfile::tempdir().unwrap(), Clock::manual(NOW));
     let teller = Teller::start(&folder.path().join("ledger.db"), &clock);
     teller.make_account().await;
-    let mut create = key_create("acme", &ApiKey::from_random("tg_", [7; 32]).digest());
-    if let AdminOp::KeyCreate { expires_in_ms, .. } = &mut create {
-        *expires_in_ms = Some(3 * 86_400_000);
-    }
-    teller.run(create).await;
+    teller.run(expiring_key()).await;
     let (snapshot, stops) = (snapshot(folder.path()), Arc::default());
     let mut watch = Watch::default();
     let looked = watch.look(&snapshot, (&teller.ledger, &clock), &stops).now_or_never();
     assert_eq!(looked, Some(()), "the ledger has not answered yet");
     watch.end().await;
-    assert_eq!(teller.open().await, 1);
+    assert_eq!((teller.open().await, due_in_minutes(&watch)), (1, 60));
+    // Where it cannot look, it tries again soon.
+    teller.ledger.close();
+    watch.keys_due = None;
+    watch.look(&snapshot, (&teller.ledger, &clock), &stops).await;
+    watch.end().await;
+    assert_eq!(due_in_minutes(&watch), 5);
+}
+
+/// It asked again after an hour, though the other one may die before it has looked at all keys.
+#[test]
+fn who_finds_that_another_gateway_looks_asks_again_in_five_minutes() {
+    let (server, folder) = (RedisServer::start(), tempfile::tempdir().unwrap());
+    let clock = Clock::manual(NOW);
+    let ledger = Ledger::Redis(RedisLedger::connect(&server.url(), patient(clock.clone())).unwrap());
+    caller_of(&ledger, "acme", "0", LimitOverrides::default());
+    run(&ledger, expiring_key()).unwrap();
+    let (snapshot, stops) = (snapshot(folder.path()), Arc::default());
+    let mut watch = Watch::default();
+    let mut look = || {
+        block_on(async {
+            watch.keys_due = None;
+            watch.look(&snapshot, (&ledger, &clock), &stops).await;
+            watch.end().await;
+            due_in_minutes(&watch)
+        })
+    };
+    let is_told = || server.ask("HEXISTS tg1:{acme} uei") == [":1"];
+    server.ask("SET tg1:events:keys another PX 3500000");
+    assert_eq!((look(), is_told()), (5, false));
+    server.ask("DEL tg1:events:keys");
+    assert_eq!((look(), is_told()), (60, true));
 }
