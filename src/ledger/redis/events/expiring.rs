@@ -106,7 +106,7 @@ impl Shared {
             is_in_part: false,
             full: BTreeSet::new(),
         };
-        let is_taken = self.take_turn(&look).await;
+        let is_taken = self.take_look_turn(&look).await;
         match is_taken {
             Ok(true) => {}
             Ok(false) => return Ok(false),
@@ -173,7 +173,7 @@ impl Shared {
     }
 
     /// Whether it is this look's turn.
-    async fn take_turn(&self, look: &Look<'_>) -> Result<bool, StoreError> {
+    async fn take_look_turn(&self, look: &Look<'_>) -> Result<bool, StoreError> {
         let mut take = redis::cmd("SET");
         take.arg(turn_key())
             .arg(look.turn)
@@ -182,20 +182,20 @@ impl Shared {
             .arg(millis(TURN));
         match self.command(look.link, take).await? {
             // By another look, or by this one: where an answer is lost, the command is sent again.
-            Value::Nil => self.keep_turn(look, TURN).await,
+            Value::Nil => self.keep_look_turn(look, TURN).await,
             _ => Ok(true),
         }
     }
 
     /// Where that fails, the turn ends by itself, and another gateway may look as well.
     async fn keep_look(&self, look: &Look<'_>, left: Duration) {
-        if let Err(error) = self.keep_turn(look, left).await {
+        if let Err(error) = self.keep_look_turn(look, left).await {
             log::debug!("the turn to look at keys ends by itself: {error}");
         }
     }
 
     /// Whether the turn is this look's, and lasts for so much longer.
-    async fn keep_turn(&self, look: &Look<'_>, left: Duration) -> Result<bool, StoreError> {
+    async fn keep_look_turn(&self, look: &Look<'_>, left: Duration) -> Result<bool, StoreError> {
         let left = millis(left).to_string();
         let kept = self
             .run_script(look.link, &script::TURN, &[&turn_key()], &[look.turn, &left])

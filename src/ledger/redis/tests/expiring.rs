@@ -113,7 +113,7 @@ fn a_changed_expiry_is_told_again_and_the_same_is_not() {
         keys
     };
     let [of_old, of_new] = [old, new].map(|digest| KeyId::of(&digest).as_str().to_owned());
-    assert_eq!(told_of(), [of_old.clone()]);
+    assert_eq!(told_of(), std::slice::from_ref(&of_old));
     assert_eq!(told_of(), [""; 0]);
     let rotate = AdminOp::KeyRotate {
         key: KeyRef::Id(KeyId::of(&old)),
