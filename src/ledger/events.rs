@@ -16,6 +16,8 @@ use crate::pure::time::{Month, Timestamp};
 pub(crate) const OPEN_PER_ACCOUNT_MAX: u32 = 1_000;
 /// With so many open events of keys that expire no more of an account's keys are told: that waits for a later look.
 pub(crate) const OPEN_OF_KEYS_MAX: u32 = OPEN_PER_ACCOUNT_MAX / 2;
+/// With so much time left until it expires, in milliseconds, an event of a key waits no more for room: three days.
+pub(crate) const AWAITED_UNTIL_MS: i64 = 3 * 86_400_000;
 /// The most open events in an embedded ledger; the oldest goes for one that is new.
 pub(crate) const OPEN_MAX: u32 = 100_000;
 /// For how long an event is told to who does not take it, in milliseconds: three days.
@@ -42,6 +44,15 @@ pub(crate) enum Refused {
         used: Credits,
         held: Credits,
     },
+}
+
+/// What is done for the event of a key where another open one would go for it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Room {
+    /// It waits for a later look.
+    Awaited,
+    /// The oldest one goes, as for each other event: the key expires soon.
+    Made,
 }
 
 /// By which times an event is raised or claimed, and others are forgotten.
@@ -151,21 +162,24 @@ pub(crate) fn credits_added(
 }
 
 /// The event of a key that expires soon; none for another one. It has one id for as long as the key expires then.
-pub(crate) fn expiring(key: &KeyRecord, now: Timestamp) -> Option<Event> {
+pub(crate) fn expiring(key: &KeyRecord, now: Timestamp) -> Option<(Event, Room)> {
     let expires = key.expires.filter(|_| key.revoked.is_none())?;
-    if !(1..=EXPIRING_MS).contains(&expires.since(now)) {
+    let left = expires.since(now);
+    if !(1..=EXPIRING_MS).contains(&left) {
         return None;
     }
+    let room = match left <= AWAITED_UNTIL_MS {
+        true => Room::Made,
+        false => Room::Awaited,
+    };
     let name = format!("key {} {}", key.id, expires.0);
     let data = json!({
         "account": key.account, "key": key.id, "label": key.settings.label, "expires_at": expires.to_string(),
     });
-    Some(Event::new(
-        id_of(&name),
-        EventKind::KeyExpiring,
-        now,
-        Some(key.account.clone()),
-        data,
+    let account = Some(key.account.clone());
+    Some((
+        Event::new(id_of(&name), EventKind::KeyExpiring, now, account, data),
+        room,
     ))
 }
 
@@ -236,8 +250,9 @@ mod tests {
 
     #[test]
     fn an_event_is_told_for_three_days_known_for_nine_and_a_key_is_told_of_a_week_before_its_end() {
-        let days = [KEEP_MS, REMEMBERED_MS, EXPIRING_MS].map(|ms| (ms / 86_400_000, ms % 86_400_000));
-        assert_eq!(days, [(3, 0), (9, 0), (7, 0)]);
+        let days = [KEEP_MS, REMEMBERED_MS, EXPIRING_MS, AWAITED_UNTIL_MS];
+        let days = days.map(|ms| (ms / 86_400_000, ms % 86_400_000));
+        assert_eq!(days, [(3, 0), (9, 0), (7, 0), (3, 0)]);
     }
 
     #[test]

@@ -338,10 +338,10 @@ impl Ledger {
         }
     }
 
-    /// As [`admin::events::EventOp::RaiseExpiring`]; false where it is to be asked again soon. On Redis it ends soon once it is given up.
+    /// As [`admin::events::EventOp::RaiseExpiring`]; false where it is to be asked again soon. It ends soon once it is given up.
     pub(crate) async fn raise_expiring(&self, is_given_up: &AtomicBool) -> Result<bool, AdminError> {
         match self {
-            Ledger::Embedded(store) => store.raise_expiring().await,
+            Ledger::Embedded(store) => store.raise_expiring(is_given_up).await,
             Ledger::Redis(store) => Box::pin(store.raise_expiring(is_given_up)).await,
         }
     }

@@ -32,7 +32,7 @@ pub enum EventOp {
         /// What is still to be told to whom; nothing: it is done, and goes.
         deliveries: Vec<Delivery>,
     },
-    /// Raises an event for each key that expires within a week, once; one of an account that has many open events is left for a later time.
+    /// Raises an event for each key that expires within a week, once; one of an account that has many open events may be left for a later time.
     /// Answers [`super::AdminReply::Done`], or [`super::AdminReply::Events`] without any where it is to be asked again soon, for not all keys
     /// were looked at: another gateway does that, or very many are new. Where keys could not be asked for or read, it is refused once those of
     /// all others are raised.

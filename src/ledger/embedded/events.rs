@@ -1,6 +1,7 @@
 //! Events for webhooks on the embedded ledger. What a debit or a credit entry crosses is written with it; a refused call has nothing that is
 //! written, so memory says which refusal is the first, and the ledger's thread writes that.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, PoisonError};
 
 use super::Embedded;
@@ -12,7 +13,7 @@ use super::writer::Committer;
 use crate::ledger::StoreError;
 use crate::ledger::admin::events::{Event, EventOp, next_due};
 use crate::ledger::admin::{AdminError, AdminOp, AdminReply};
-use crate::ledger::events::{self, CLAIMED_MAX, EventTimes, Refused};
+use crate::ledger::events::{self, CLAIMED_MAX, EventTimes, Refused, Room};
 use crate::pure::account::Denial;
 use crate::pure::ids::AccountId;
 use crate::pure::money::Credits;
@@ -28,15 +29,21 @@ impl Embedded {
         }
     }
 
-    /// Raises events of keys that expire; false where there are more than are raised at once.
-    pub(in crate::ledger) async fn raise_expiring(&self) -> Result<bool, AdminError> {
-        let looked = self.run(AdminOp::Event(EventOp::RaiseExpiring)).await?;
-        Ok(looked == AdminReply::Done)
+    /// Raises events of keys that expire; false where that is given up before all are. The ledger's thread raises some at once, and does what
+    /// others have asked of it meanwhile before it is asked for the next.
+    pub(in crate::ledger) async fn raise_expiring(&self, is_given_up: &AtomicBool) -> Result<bool, AdminError> {
+        while !is_given_up.load(Ordering::Relaxed) {
+            let looked = self.run(AdminOp::Event(EventOp::RaiseExpiring)).await?;
+            if looked == AdminReply::Done {
+                return Ok(true);
+            }
+        }
+        Ok(false)
     }
 }
 
 impl Shared {
-    fn expiring(&self, now: Timestamp) -> Vec<Event> {
+    fn expiring(&self, now: Timestamp) -> Vec<(Event, Room)> {
         let keys = self.keys.read().unwrap_or_else(PoisonError::into_inner);
         keys.values()
             .filter_map(|entry| events::expiring(&entry.record, now))

@@ -61,16 +61,16 @@ impl Shared {
     }
 
     async fn raise(&self, link: &Link, event: &Event) -> Result<(), AdminError> {
-        let raised = self.raise_once(link, event, None).await?;
+        let raised = self.raise_once(link, event, &[]).await?;
         match (reply::text(&raised)?, &event.account) {
             ("none", Some(account)) => Err(AdminError::NoAccount(account.clone())),
             _ => Ok(()),
         }
     }
 
-    /// The script's answer. `open_max`: with how many open events of its kind at its place, or where it would drop another one, it is not raised
-    /// but `full`; none where it is in any case.
-    async fn raise_once(&self, link: &Link, event: &Event, open_max: Option<&str>) -> Result<Value, StoreError> {
+    /// The script's answer. `bounds`: with how many open events of its kind at its place it is not raised but `full`, as it is where it would
+    /// drop another one, unless a 1 follows; none where it is raised in any case.
+    async fn raise_once(&self, link: &Link, event: &Event, bounds: &[&str]) -> Result<Value, StoreError> {
         let key = key_of(event.account.as_ref());
         let data = event.data.to_string();
         let (now, at, known) = (self.now_text(), event.at.0.to_string(), REMEMBERED_MS.to_string());
@@ -84,7 +84,7 @@ impl Shared {
             &known,
             of_account,
         ];
-        let arguments: Vec<&str> = arguments.into_iter().chain(open_max).collect();
+        let arguments: Vec<&str> = arguments.into_iter().chain(bounds.iter().copied()).collect();
         self.run_script(link, &script::EVENT_RAISE, &[&key], &arguments).await
     }
 

@@ -6,20 +6,18 @@
 //! refused, and in `quota_told` both with what was left of it. Its row of the empty name counts the events that were dropped.
 
 mod of_keys;
+mod raise;
 
 use std::collections::HashMap;
 
 use rusqlite::{Connection, OptionalExtension, Row, Transaction, params};
-use serde_json::Value;
 
+use self::raise::{forget_ids, is_new, named_at, raise};
 use super::{AccountDebit, Database, Reader, corrupt};
 use crate::ledger::StoreError;
 use crate::ledger::admin::credits::CreditPost;
 use crate::ledger::admin::events::{Delivery, Event, EventCount, EventKind, next_due};
-use crate::ledger::events::{
-    self, DUE_WITHIN_MS, EventTimes, KEEP_MS, LEFT_UNKNOWN, OPEN_MAX, OPEN_PER_ACCOUNT_MAX, REMEMBERED_MS, Refused,
-    Told,
-};
+use crate::ledger::events::{self, DUE_WITHIN_MS, EventTimes, LEFT_UNKNOWN, Refused, Told};
 use crate::pure::ids::AccountId;
 use crate::pure::money::Credits;
 use crate::pure::time::{Month, Timestamp};
@@ -108,52 +106,6 @@ fn watch(t: &Transaction<'_>, account: &AccountId, low: Credits, at: EventTimes)
     Ok(())
 }
 
-/// Keeps an event; the oldest make room for it. One without an id gets one.
-fn raise(
-    t: &Transaction<'_>,
-    (id, kind): (Option<&str>, EventKind),
-    account: Option<&AccountId>,
-    data: &Value,
-    at: EventTimes,
-) -> Result<(), StoreError> {
-    let name = account.map_or("", AccountId::as_str);
-    let data = serde_json::to_string(data).map_err(corrupt)?;
-    let mut dropped = t
-        .prepare_cached("DELETE FROM events WHERE at < ?1")?
-        .execute([at.known.0.saturating_sub(KEEP_MS)])?;
-    for (count, delete, most) in [
-        (
-            "SELECT count(*) FROM events WHERE account = ?1",
-            "DELETE FROM events WHERE rowid IN (SELECT rowid FROM events WHERE account = ?1 ORDER BY at, rowid LIMIT ?2)",
-            OPEN_PER_ACCOUNT_MAX,
-        ),
-        (
-            "SELECT count(*) FROM events WHERE ?1 = ?1",
-            "DELETE FROM events WHERE rowid IN (SELECT rowid FROM events WHERE ?1 = ?1 ORDER BY at, rowid LIMIT ?2)",
-            OPEN_MAX,
-        ),
-    ] {
-        let open: i64 = t.prepare_cached(count)?.query_row([name], |row| row.get(0))?;
-        let over = open.saturating_add(1).saturating_sub(i64::from(most));
-        if over > 0 {
-            dropped = dropped.saturating_add(t.prepare_cached(delete)?.execute(params![name, over])?);
-        }
-    }
-    if dropped > 0 {
-        t.prepare_cached(
-            "INSERT INTO event_accounts (account, dropped) VALUES ('', ?1)
-             ON CONFLICT (account) DO UPDATE SET dropped = dropped + ?1",
-        )?
-        .execute([i64::try_from(dropped).unwrap_or(i64::MAX)])?;
-    }
-    t.prepare_cached(
-        "INSERT INTO events (id, kind, at, account, data, deliveries, due)
-         VALUES (coalesce(?1, 'evt_' || lower(hex(randomblob(16)))), ?2, ?3, ?4, ?5, '[]', ?3)",
-    )?
-    .execute(params![id, kind.name(), at.clock.0, name, data])?;
-    Ok(())
-}
-
 impl Database {
     /// What was told of accounts' refused calls.
     pub(in crate::ledger) fn told(&self) -> Result<HashMap<String, Told>, StoreError> {
@@ -216,7 +168,14 @@ impl Database {
     /// Keeps an event of the gateway's own, once an id.
     pub(in crate::ledger) fn raise_once(&mut self, event: &Event, now: Timestamp) -> Result<(), StoreError> {
         let now = self.event_times(now);
-        self.durably(|t| raise_new(t, event, now))
+        self.durably(|t| {
+            forget_ids(t, now)?;
+            if !is_new(t, &event.id, now)? {
+                return Ok(());
+            }
+            let (named, at) = named_at(event, now);
+            raise(t, named, event.account.as_ref(), &event.data, at)
+        })
     }
 
     /// Events that are due and not claimed, oldest due first; behind them those that a clock which was ahead has put off. One that cannot be
@@ -312,20 +271,6 @@ impl Reader {
             is_partial: false,
         })
     }
-}
-
-fn raise_new(t: &Transaction<'_>, event: &Event, now: EventTimes) -> Result<(), StoreError> {
-    t.execute("DELETE FROM event_ids WHERE until < ?1", [now.known.0])?;
-    let new = t.execute(
-        "INSERT INTO event_ids (id, until) VALUES (?1, ?2) ON CONFLICT (id) DO NOTHING",
-        params![event.id, now.clock.0.saturating_add(REMEMBERED_MS)],
-    )?;
-    if new > 0 {
-        let named = (Some(event.id.as_str()), event.kind);
-        let at = EventTimes { clock: event.at, ..now };
-        raise(t, named, event.account.as_ref(), &event.data, at)?;
-    }
-    Ok(())
 }
 
 /// What was left of the credit, as `exhausted` has it; none where nothing was told.

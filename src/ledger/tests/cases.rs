@@ -170,7 +170,7 @@ cases! {
     ],
     expiring: [
         other_open_events_keep_no_key_from_being_told,
-        a_key_that_expires_drops_no_open_event,
+        a_key_drops_the_oldest_open_event_only_once_three_days_are_left,
     ],
     tries: [
         a_shortage_of_credit_is_told_by_the_last_try,

@@ -1,6 +1,7 @@
 //! Events for webhooks outlive the process, and so does what was told.
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use super::posts::thread;
 use super::{NOW, credits, open, rig};
@@ -13,8 +14,9 @@ use crate::ledger::embedded::Embedded;
 use crate::ledger::embedded::told::ToldOf;
 use crate::ledger::events::{KEEP_MS, Refused};
 use crate::ledger::terms::TermsChange;
-use crate::ledger::tests::rig::{block_on, debit, request};
+use crate::ledger::tests::rig::{block_on, debit, key_create, request};
 use crate::pure::account::Denial;
+use crate::pure::ids::ApiKey;
 use crate::pure::money::Credits;
 use crate::pure::time::Timestamp;
 
@@ -254,4 +256,31 @@ fn an_event_of_the_gateways_own_has_the_time_that_it_came_with() {
     rig.store.run_blocking(AdminOp::Event(EventOp::Raise(event))).unwrap();
     let times: Vec<_> = claim(&rig.store).iter().map(|event| (event.kind, event.at)).collect();
     assert!(times.contains(&(EventKind::ProviderDown, at)), "{times:?}");
+}
+
+/// They are more than the ledger's thread raises at once. The others waited for five minutes, and so did each further part of them.
+#[test]
+fn one_look_tells_all_keys_that_expire_however_many_unless_it_is_given_up() {
+    let rig = rig();
+    claim(&rig.store);
+    for n in 0..250_u8 {
+        let mut random = [77; 32];
+        random[0] = n;
+        let mut create = key_create("acme", &ApiKey::from_random("tg_", random).digest());
+        if let AdminOp::KeyCreate { expires_in_ms, .. } = &mut create {
+            *expires_in_ms = Some(5 * 86_400_000);
+        }
+        rig.store.run_blocking(create).unwrap();
+    }
+    let ledger = Ledger::Embedded(Arc::clone(&rig.store));
+    let look = |is_given_up| block_on(ledger.raise_expiring(&AtomicBool::new(is_given_up)));
+    let told = || {
+        let claimed = std::iter::repeat_with(|| claim(&rig.store)).take_while(|some| !some.is_empty());
+        let kinds = claimed.flatten().map(|event| event.kind);
+        kinds.filter(|kind| *kind == EventKind::KeyExpiring).count()
+    };
+    assert_eq!((look(true), told()), (Ok(false), 0));
+    // That of the rig expires in a second.
+    assert_eq!((look(false), told()), (Ok(true), 251));
+    assert_eq!((look(false), told()), (Ok(true), 0));
 }

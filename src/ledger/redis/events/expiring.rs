@@ -17,7 +17,7 @@ use super::AT_ONCE;
 use crate::clock::monotonic;
 use crate::ledger::StoreError;
 use crate::ledger::admin::AdminError;
-use crate::ledger::events::{self, OPEN_OF_KEYS_MAX};
+use crate::ledger::events::{self, OPEN_OF_KEYS_MAX, Room};
 use crate::ledger::redis::account::keys_of_account;
 use crate::ledger::redis::admission_breaker::millis;
 use crate::ledger::redis::link::Link;
@@ -292,7 +292,7 @@ impl Shared {
         command.arg(&name).arg("record").arg("revoked").arg("told");
         let read = self.command(link, command).await?;
         let key = read_record(&read)?.ok_or(AdminError::NoKey)?;
-        let (Some(event), Some(expires)) = (events::expiring(&key, now), key.expires) else {
+        let (Some((event, room)), Some(expires)) = (events::expiring(&key, now), key.expires) else {
             return Ok(Room::Left);
         };
         let expires = expires.0.to_string();
@@ -302,7 +302,11 @@ impl Shared {
             return Ok(Room::Left);
         }
         let open_max = OPEN_OF_KEYS_MAX.to_string();
-        let raised = self.raise_once(link, &event, Some(&open_max)).await?;
+        let may_drop = match room {
+            Room::Awaited => "0",
+            Room::Made => "1",
+        };
+        let raised = self.raise_once(link, &event, &[&open_max, may_drop]).await?;
         match reply::text(&raised)? {
             "raised" | "known" => {}
             "full" => return Ok(Room::Full),

@@ -1,14 +1,14 @@
-//! Events of keys that expire soon. There may be very many: they drop no others.
+//! Events of keys that expire soon. There may be very many: they drop no others while there is time.
 
 use std::collections::hash_map::Entry;
 use std::collections::{BTreeSet, HashMap};
 
 use rusqlite::{OptionalExtension, params};
 
-use super::raise_new;
+use super::raise::{drop_old, forget_ids, is_new, keep, make_room, named_at};
 use crate::ledger::StoreError;
 use crate::ledger::admin::events::{Event, EventKind};
-use crate::ledger::events::{self, OPEN_MAX, OPEN_OF_KEYS_MAX, OPEN_PER_ACCOUNT_MAX};
+use crate::ledger::events::{self, OPEN_MAX, OPEN_OF_KEYS_MAX, OPEN_PER_ACCOUNT_MAX, Room};
 use crate::ledger::sqlite::Database;
 use crate::pure::ids::AccountId;
 use crate::pure::time::Timestamp;
@@ -22,11 +22,15 @@ struct Open {
 
 impl Database {
     /// Keeps those of the events of keys whose ids were not raised before: some now, the others when it is called again, which false says. An
-    /// account that has many open ones waits, as does one where an open event would go for it.
-    pub(in crate::ledger) fn raise_new(&mut self, events: &[Event], now: Timestamp) -> Result<bool, StoreError> {
+    /// account that has many open events of keys waits, as does an event where an open one would go for it, unless room is to be made for it.
+    pub(in crate::ledger) fn raise_new(
+        &mut self,
+        events: &[(Event, Room)],
+        now: Timestamp,
+    ) -> Result<bool, StoreError> {
         let (mut new, mut waiting, mut is_whole) = (Vec::new(), BTreeSet::new(), true);
         let (mut in_file, mut about) = (self.open_in_file()?, HashMap::new());
-        for event in events {
+        for (event, room) in events {
             if self.is_id_known(&event.id)? {
                 continue;
             }
@@ -39,21 +43,39 @@ impl Database {
                 Entry::Occupied(found) => found.into_mut(),
                 Entry::Vacant(unknown) => unknown.insert(self.open_about(account)?),
             };
-            if in_file >= OPEN_MAX || open.all >= OPEN_PER_ACCOUNT_MAX || open.of_keys >= OPEN_OF_KEYS_MAX {
+            let is_full = in_file >= OPEN_MAX || open.all >= OPEN_PER_ACCOUNT_MAX;
+            if open.of_keys >= OPEN_OF_KEYS_MAX || (is_full && *room == Room::Awaited) {
                 waiting.insert(account);
                 continue;
             }
             for count in [&mut in_file, &mut open.all, &mut open.of_keys] {
                 *count = count.saturating_add(1);
             }
-            new.push(event);
+            new.push((event, account, is_full));
         }
-        events::warn_of_waiting(waiting.len());
+        if is_whole {
+            events::warn_of_waiting(waiting.len());
+        }
         if new.is_empty() {
             return Ok(is_whole);
         }
         let now = self.event_times(now);
-        self.durably(|t| new.into_iter().try_for_each(|event| raise_new(t, event, now)))?;
+        self.durably(|t| {
+            forget_ids(t, now)?;
+            drop_old(t, now)?;
+            for (event, account, is_full) in new {
+                if !is_new(t, &event.id, now)? {
+                    continue;
+                }
+                // How many are open is counted above, but for those that were too old.
+                if is_full {
+                    make_room(t, account)?;
+                }
+                let (named, at) = named_at(event, now);
+                keep(t, named, account, &event.data, at)?;
+            }
+            Ok(())
+        })?;
         Ok(is_whole)
     }
 
@@ -85,5 +107,5 @@ impl Database {
     }
 }
 
-/// Events of keys that are raised in one transaction.
-const RAISED_AT_ONCE: usize = 1_000;
+/// Events of keys that are raised in one transaction: what else is to be written waits for it.
+const RAISED_AT_ONCE: usize = 200;

@@ -7,7 +7,7 @@ use super::*;
 use crate::ledger::admin::credits::{CreditKind, CreditPost};
 use crate::ledger::admin::events::{Delivery, Event, EventKind};
 use crate::ledger::events::{
-    DUE_WITHIN_MS, KEEP_MS, LEFT_UNKNOWN, OPEN_MAX, OPEN_PER_ACCOUNT_MAX, REMEMBERED_MS, Refused, Told,
+    DUE_WITHIN_MS, KEEP_MS, LEFT_UNKNOWN, OPEN_MAX, OPEN_PER_ACCOUNT_MAX, REMEMBERED_MS, Refused, Room, Told,
 };
 use crate::ledger::terms::AccountTerms;
 
@@ -16,12 +16,18 @@ fn event(id: &str, account: Option<&str>) -> Event {
     Event::new(id.to_owned(), EventKind::Test, NOW, account, json!({}))
 }
 
-/// That of a key that expires.
-fn of_key(id: &str, account: &str) -> Event {
-    Event {
+/// That of a key that expires, which waits for room.
+fn of_key(id: &str, account: &str) -> (Event, Room) {
+    let event = Event {
         kind: EventKind::KeyExpiring,
         ..event(id, Some(account))
-    }
+    };
+    (event, Room::Awaited)
+}
+
+/// So many of them.
+fn of_keys(count: u32, account: &str) -> Vec<(Event, Room)> {
+    (0..count).map(|n| of_key(&format!("evt_{n}"), account)).collect()
 }
 
 impl Rig {
@@ -38,6 +44,11 @@ impl Rig {
                 .unwrap();
         }
         transaction.commit().unwrap();
+    }
+
+    /// Raises those of keys as often as more of them are left.
+    fn raise_all(&mut self, events: &[(Event, Room)]) {
+        while !self.database.raise_new(events, NOW).unwrap() {}
     }
 
     fn due(&self, now: Timestamp) -> Vec<Event> {
@@ -284,16 +295,13 @@ fn an_event_that_cannot_be_read_is_passed_over_and_told() {
 }
 
 #[test]
-fn of_many_new_events_a_thousand_are_raised_at_once_and_the_others_with_the_next() {
+fn of_many_new_events_two_hundred_are_raised_at_once_and_the_others_with_the_next() {
     let mut rig = Rig::new();
-    // Not too many for one account.
-    let accounts = [Some("acme"), Some("beta"), None];
-    let event = |n: usize| event(&format!("evt_{n}"), *accounts.get(n % 3).unwrap());
-    let events: Vec<Event> = (0..1004).map(event).collect();
-    for (count, expected) in [(3, 3), (3, 3), (1004, 1003), (1004, 1004), (1004, 1004)] {
+    let events = of_keys(204, "acme");
+    for (count, expected) in [(3, 3), (3, 3), (204, 203), (204, 204), (204, 204)] {
         let is_whole = rig.database.raise_new(events.get(..count).unwrap(), NOW).unwrap();
         assert_eq!(rig.count(), (expected, 0));
-        assert_eq!(is_whole, expected != 1003, "one is left for the next");
+        assert_eq!(is_whole, expected != 203, "one is left for the next");
     }
 }
 
@@ -301,20 +309,20 @@ fn of_many_new_events_a_thousand_are_raised_at_once_and_the_others_with_the_next
 fn keys_that_expire_drop_no_other_event_of_their_account_and_are_told_when_there_is_room() {
     let mut rig = Rig::new();
     rig.add_open(600, |_| "acme".to_owned());
-    let events: Vec<Event> = (0..700).map(|n| of_key(&format!("evt_{n}"), "acme")).collect();
+    let events = of_keys(700, "acme");
     // Of its 1,000 events 400 are of keys, and none goes for one of them.
     for _ in 0..2 {
-        assert_eq!(rig.database.raise_new(&events, NOW), Ok(true));
+        rig.raise_all(&events);
         assert_eq!(rig.count(), (1_000, 0));
     }
     // Another account has room.
-    assert_eq!(rig.database.raise_new(&[of_key("evt_beta", "beta")], NOW), Ok(true));
+    rig.raise_all(&[of_key("evt_beta", "beta")]);
     assert_eq!(rig.count(), (1_001, 0));
     for id in rig.ids(NOW) {
         rig.database.settle_event(&id, &[]).unwrap();
     }
     for expected in [300, 300] {
-        assert_eq!(rig.database.raise_new(&events, NOW), Ok(true));
+        rig.raise_all(&events);
         assert_eq!(rig.count(), (expected, 0));
     }
 }
@@ -323,25 +331,43 @@ fn keys_that_expire_drop_no_other_event_of_their_account_and_are_told_when_there
 #[test]
 fn of_an_accounts_open_events_half_as_many_as_there_can_be_are_of_keys() {
     let mut rig = Rig::new();
-    let events: Vec<Event> = (0..700).map(|n| of_key(&format!("evt_{n}"), "acme")).collect();
+    let events = of_keys(700, "acme");
     for _ in 0..2 {
-        assert_eq!(rig.database.raise_new(&events, NOW), Ok(true));
+        rig.raise_all(&events);
         assert_eq!(rig.count(), (500, 0));
     }
     // Others beside keep none of them back.
     rig.database.settle_event("evt_0", &[]).unwrap();
     rig.add_open(400, |_| "acme".to_owned());
-    assert_eq!(rig.database.raise_new(&events, NOW), Ok(true));
+    rig.raise_all(&events);
     assert_eq!(rig.count(), (900, 0));
 }
 
 #[test]
-fn keys_that_expire_drop_no_event_of_a_file_that_is_full() {
+fn keys_that_expire_soon_are_told_in_place_of_the_oldest_events_of_their_account() {
+    let mut rig = Rig::new();
+    rig.add_open(OPEN_PER_ACCOUNT_MAX, |_| "acme".to_owned());
+    let mut events = of_keys(700, "acme");
+    events.iter_mut().for_each(|(_, room)| *room = Room::Made);
+    for _ in 0..2 {
+        rig.raise_all(&events);
+        assert_eq!(rig.count(), (1_000, 500), "no more than there can be of keys");
+    }
+    let of_keys = rig.due(NOW);
+    let of_keys = of_keys.iter().filter(|event| event.kind == EventKind::KeyExpiring);
+    assert_eq!(of_keys.count(), 500);
+}
+
+#[test]
+fn keys_that_expire_drop_no_event_of_a_file_that_is_full_unless_they_do_soon() {
     let mut rig = Rig::new();
     rig.add_open(OPEN_MAX - 2, |n| format!("account{n}"));
-    let events: Vec<Event> = (0..5).map(|n| of_key(&format!("evt_{n}"), "acme")).collect();
+    let mut events = of_keys(5, "acme");
     for _ in 0..2 {
-        assert_eq!(rig.database.raise_new(&events, NOW), Ok(true));
+        rig.raise_all(&events);
         assert_eq!(rig.count(), (u64::from(OPEN_MAX), 0));
     }
+    events.iter_mut().for_each(|(_, room)| *room = Room::Made);
+    rig.raise_all(&events);
+    assert_eq!(rig.count(), (u64::from(OPEN_MAX), 3));
 }

@@ -6,30 +6,37 @@ use super::events::{count, kinds, raised, told};
 use crate::ledger::Caller;
 use crate::ledger::admin::AdminOp;
 use crate::ledger::admin::events::{Event, EventKind, EventOp};
-use crate::ledger::events::{OPEN_OF_KEYS_MAX, OPEN_PER_ACCOUNT_MAX};
+use crate::ledger::events::{AWAITED_UNTIL_MS, OPEN_OF_KEYS_MAX, OPEN_PER_ACCOUNT_MAX};
 use crate::ledger::tests::rig::{NOW, Rig, key_create};
-use crate::pure::ids::ApiKey;
+use crate::pure::ids::{ApiKey, KeyId};
 
-/// An account with a key that expires in three days, and so many open events of another kind.
-fn beside(rig: &Rig, open: u32) -> Caller {
+/// An account with so many open events of another kind.
+fn with_open(rig: &Rig, open: u32) -> Caller {
     let caller = rig.caller("0");
     for n in 0..open {
         let account = Some(caller.account.id.clone());
         let event = Event::new(format!("evt_{n}"), EventKind::Test, NOW, account, json!({}));
         raised(rig, &event).unwrap();
     }
-    let mut create = key_create("acme", &ApiKey::from_random("tg_", [9; 32]).digest());
+    caller
+}
+
+/// Makes a key of the account that expires in so many milliseconds.
+fn key(rig: &Rig, byte: u8, ms: i64) -> KeyId {
+    let digest = ApiKey::from_random("tg_", [byte; 32]).digest();
+    let mut create = key_create("acme", &digest);
     if let AdminOp::KeyCreate { expires_in_ms, .. } = &mut create {
-        *expires_in_ms = Some(3 * 86_400_000);
+        *expires_in_ms = Some(ms);
     }
     rig.run(create).unwrap();
-    caller
+    KeyId::of(&digest)
 }
 
 /// A webhook that is away keeps its events open: another one is told of keys all the same.
 pub(super) fn other_open_events_keep_no_key_from_being_told(rig: &Rig) {
     let open = OPEN_OF_KEYS_MAX + 10;
-    let caller = beside(rig, open);
+    let caller = with_open(rig, open);
+    key(rig, 9, AWAITED_UNTIL_MS + 1);
     rig.run(AdminOp::Event(EventOp::RaiseExpiring)).unwrap();
     assert_eq!(count(rig).open, u64::from(open) + 1);
     let told = kinds(&told(&rig.ledger, &caller));
@@ -37,11 +44,16 @@ pub(super) fn other_open_events_keep_no_key_from_being_told(rig: &Rig) {
     assert_eq!(of_keys.count(), 1);
 }
 
-pub(super) fn a_key_that_expires_drops_no_open_event(rig: &Rig) {
-    let caller = beside(rig, OPEN_PER_ACCOUNT_MAX);
+/// It expired, and nobody had heard of it, where a webhook was away for a week.
+pub(super) fn a_key_drops_the_oldest_open_event_only_once_three_days_are_left(rig: &Rig) {
+    let caller = with_open(rig, OPEN_PER_ACCOUNT_MAX);
+    key(rig, 8, AWAITED_UNTIL_MS + 1);
+    let soon = key(rig, 9, AWAITED_UNTIL_MS);
     rig.run(AdminOp::Event(EventOp::RaiseExpiring)).unwrap();
     let counted = count(rig);
-    assert_eq!((counted.open, counted.dropped), (u64::from(OPEN_PER_ACCOUNT_MAX), 0));
-    let told = kinds(&told(&rig.ledger, &caller));
-    assert!(told.iter().all(|kind| *kind == EventKind::Test), "{told:?}");
+    assert_eq!((counted.open, counted.dropped), (u64::from(OPEN_PER_ACCOUNT_MAX), 1));
+    let mut told = told(&rig.ledger, &caller);
+    told.retain(|event| event.kind == EventKind::KeyExpiring);
+    let keys: Vec<&str> = told.iter().map(|event| event.data["key"].as_str().unwrap()).collect();
+    assert_eq!(keys, [soon.as_str()]);
 }
