@@ -2,9 +2,11 @@
 //!
 //! Which expiry of a key was told is kept with the key, for an account may have more keys than ids of events are known of (`uek` in
 //! `event.lua`). Those ids are kept too: gateways of earlier builds go by them alone, and they tell nobody twice where a process dies between the
-//! event and the note at its key.
+//! event and the note at its key, or before a replica has the event.
 
-use std::collections::BTreeSet;
+mod told;
+
+use std::collections::BTreeMap;
 use std::fmt::Display;
 use std::pin::pin;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -24,7 +26,7 @@ use crate::ledger::redis::link::Link;
 use crate::ledger::redis::nonce::nonce;
 use crate::ledger::redis::reply::{self, corrupt};
 use crate::ledger::redis::script::{self, PREFIX};
-use crate::ledger::redis::shared::{Shared, accounts_key, key_name, read_record};
+use crate::ledger::redis::shared::{Shared, key_name, read_record};
 use crate::pure::ids::{AccountId, KeyDigest, KeyId};
 use crate::pure::time::Timestamp;
 
@@ -39,6 +41,8 @@ struct PassedOver {
 /// A look at all keys.
 struct Look<'a> {
     link: &'a Link,
+    /// For what waits for a replica: that holds up what shares the connection.
+    own: &'a Link,
     now: Timestamp,
     is_given_up: &'a AtomicBool,
     /// The text by which the turn was taken.
@@ -46,18 +50,23 @@ struct Look<'a> {
     /// When the turn was taken or kept last.
     kept: Instant,
     passed_over: PassedOver,
-    /// A server did not answer: whoever asks next looks again.
+    /// Something was not asked for, or not answered: it is to be looked at again soon.
     is_in_part: bool,
-    /// Accounts of which no more keys are told now.
-    full: BTreeSet<AccountId>,
+    /// No replica has confirmed events: no more is noted at keys.
+    is_unconfirmed: bool,
+    /// Accounts with too many open events for a key that waits for room, or for any.
+    full: BTreeMap<AccountId, Room>,
 }
 
-/// Whether an account's keys can be told.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Room {
-    Left,
-    /// Too many of its events are open, or too many of those of keys.
-    Full,
+/// What came of a look at a key.
+#[derive(Debug)]
+enum Looked {
+    /// There is nothing to tell, or that it is told was noted before.
+    Done,
+    /// Its event is raised, now or before: it is to be noted which expiry that tells.
+    Raised(String),
+    /// Too many of its account's events are open for a key like this.
+    Full(Room),
 }
 
 impl PassedOver {
@@ -81,9 +90,24 @@ impl PassedOver {
     }
 }
 
+impl Look<'_> {
+    /// Notes what was not answered, or cannot be read as it is stored: only that is no better soon.
+    fn pass_over(&mut self, what: impl Display, why: &StoreError) {
+        self.is_in_part |= !matches!(why, StoreError::Corrupt(_));
+        self.passed_over.note(what, why);
+    }
+
+    /// Notes what was not asked for.
+    fn pass_over_silent(&mut self, what: impl Display) {
+        self.is_in_part = true;
+        self.passed_over.note(what, SILENT);
+    }
+}
+
 impl Shared {
     /// One gateway of many looks at all keys, or more of them do where nobody can say whose turn it is: an event is raised once. A look that is
-    /// given up, or to which a server did not answer, leaves its turn to whoever asks next; that of a process that dies ends by itself.
+    /// given up leaves its turn to whoever asks next; after one to which a server did not answer one gateway looks again in some minutes. The
+    /// turn of a process that dies ends by itself.
     ///
     /// True where all keys were looked at. False where another gateway has the turn, which may not come to its end, or the look was given up.
     ///
@@ -94,9 +118,10 @@ impl Shared {
         link: &Link,
         is_given_up: &AtomicBool,
     ) -> Result<bool, AdminError> {
-        let (began, turn) = (monotonic(), nonce()?);
+        let (began, turn, own) = (monotonic(), nonce()?, Link::default());
         let mut look = Look {
             link,
+            own: &own,
             // A week is long: what is known of the time here is enough.
             now: self.redis_now(),
             is_given_up,
@@ -104,18 +129,20 @@ impl Shared {
             kept: began,
             passed_over: PassedOver::default(),
             is_in_part: false,
-            full: BTreeSet::new(),
+            is_unconfirmed: false,
+            full: BTreeMap::new(),
         };
         let is_taken = self.take_look_turn(&look).await;
         match is_taken {
             Ok(true) => {}
             Ok(false) => return Ok(false),
-            Err(error) => self.pass_over(&mut look, &turn_key(), "the turn", error),
+            Err(error) => look.pass_over("the turn", &error),
         }
         let is_through = self.look_at_all(&mut look).await;
-        let left = match is_through && !look.is_in_part {
-            true => KEYS_EVERY.saturating_sub(began.elapsed()),
-            false => Duration::ZERO,
+        let left = match (is_through, look.is_in_part) {
+            (false, _) => Duration::ZERO,
+            (true, true) => KEYS_AGAIN,
+            (true, false) => KEYS_EVERY.saturating_sub(began.elapsed()),
         };
         self.keep_look(&look, left).await;
         events::warn_of_waiting(look.full.len());
@@ -131,7 +158,7 @@ impl Shared {
             None => return false,
             Some(Ok(names)) => names,
             Some(Err(error)) => {
-                self.pass_over(look, &accounts_key(), "accounts whose names are not known", error);
+                look.pass_over("accounts whose names are not known", &error);
                 self.cache.account_names()
             }
         };
@@ -211,9 +238,8 @@ impl Shared {
     ) -> Option<Vec<(&'a AccountId, KeyDigest)>> {
         let mut asked = Vec::new();
         for account in accounts {
-            let list = keys_of_account(account);
-            match self.is_passed_over(look, &list) {
-                true => self.pass_over(look, &list, format_args!("the keys of {account}"), SILENT),
+            match self.is_passed_over(look, &keys_of_account(account)) {
+                true => look.pass_over_silent(format_args!("the keys of {account}")),
                 false => asked.push(account),
             }
         }
@@ -233,10 +259,7 @@ impl Shared {
                         }
                     }
                 }
-                Err(error) => {
-                    let list = keys_of_account(account);
-                    self.pass_over(look, &list, format_args!("the keys of {account}"), error);
-                }
+                Err(error) => look.pass_over(format_args!("the keys of {account}"), &error),
             }
         }
         Some(keys)
@@ -254,52 +277,61 @@ impl Shared {
     async fn look_at_keys(&self, look: &mut Look<'_>, keys: &[(&AccountId, KeyDigest)]) {
         let mut asked = Vec::new();
         for (account, digest) in keys {
-            if look.full.contains(*account) {
+            let full = look.full.get(*account).copied();
+            if full == Some(Room::Made) {
                 continue;
             }
-            let name = key_name(digest);
-            match self.is_passed_over(look, &name) {
-                true => self.pass_over(look, &name, KeyId::of(digest), SILENT),
-                false => asked.push((*account, digest)),
+            match self.is_passed_over(look, &key_name(digest)) {
+                true => look.pass_over_silent(KeyId::of(digest)),
+                false => asked.push((*account, digest, full)),
             }
         }
         let (link, now) = (look.link, look.now);
-        let raised = join_all(
+        let looked = join_all(
             asked
                 .iter()
-                .map(|(_, digest)| self.raise_if_expiring(link, digest, now)),
+                .map(|(_, digest, full)| self.raise_if_expiring(link, digest, (now, *full))),
         )
         .await;
-        for ((account, digest), raised) in asked.into_iter().zip(raised) {
-            match raised {
-                Ok(Room::Left) => {}
-                Ok(Room::Full) => {
-                    look.full.insert(account.clone());
+        let mut to_note = Vec::new();
+        for ((account, digest, _), looked) in asked.into_iter().zip(looked) {
+            match looked {
+                Ok(Looked::Done) => {}
+                Ok(Looked::Raised(expires)) => to_note.push((account, digest, expires)),
+                Ok(Looked::Full(room)) => {
+                    let full = look.full.entry(account.clone()).or_insert(room);
+                    if room == Room::Made {
+                        *full = room;
+                    }
                 }
-                Err(error) => {
-                    // The key's server, or that of its account.
-                    look.is_in_part |= self.is_failing(&keys_of_account(account));
-                    self.pass_over(look, &key_name(digest), KeyId::of(digest), error);
-                }
+                Err(error) => look.pass_over(KeyId::of(digest), &error),
             }
         }
+        self.note_told(look, &to_note).await;
     }
 
-    /// A key in its account's list has a record: that was written first.
-    async fn raise_if_expiring(&self, link: &Link, digest: &KeyDigest, now: Timestamp) -> Result<Room, AdminError> {
-        let name = key_name(digest);
+    /// A key in its account's list has a record: that was written first. `full`: for which keys its account has no room.
+    async fn raise_if_expiring(
+        &self,
+        link: &Link,
+        digest: &KeyDigest,
+        (now, full): (Timestamp, Option<Room>),
+    ) -> Result<Looked, StoreError> {
         let mut command = redis::cmd("HMGET");
-        command.arg(&name).arg("record").arg("revoked").arg("told");
+        command.arg(key_name(digest)).arg("record").arg("revoked").arg("told");
         let read = self.command(link, command).await?;
-        let key = read_record(&read)?.ok_or(AdminError::NoKey)?;
+        let key = read_record(&read)?.ok_or_else(|| corrupt("the key is not there"))?;
         let (Some((event, room)), Some(expires)) = (events::expiring(&key, now), key.expires) else {
-            return Ok(Room::Left);
+            return Ok(Looked::Done);
         };
         let expires = expires.0.to_string();
         if let [_, _, Value::BulkString(told)] = reply::list(&read)?
             && told.as_slice() == expires.as_bytes()
         {
-            return Ok(Room::Left);
+            return Ok(Looked::Done);
+        }
+        if full == Some(room) {
+            return Ok(Looked::Full(room));
         }
         let open_max = OPEN_OF_KEYS_MAX.to_string();
         let may_drop = match room {
@@ -308,30 +340,16 @@ impl Shared {
         };
         let raised = self.raise_once(link, &event, &[&open_max, may_drop]).await?;
         match reply::text(&raised)? {
-            "raised" | "known" => {}
-            "full" => return Ok(Room::Full),
-            "none" => return Err(AdminError::NoAccount(key.account)),
-            other => return Err(corrupt(&format!("an event that is raised was answered {other:?}")).into()),
+            "raised" | "known" => Ok(Looked::Raised(expires)),
+            "full" => Ok(Looked::Full(room)),
+            "none" => Err(corrupt("the key's account is not there")),
+            other => Err(corrupt(&format!("an event that is raised was answered {other:?}"))),
         }
-        // Behind it: a process that dies in between tells it once more, and none never.
-        self.run_script(link, &script::KEY_TOLD, &[&name], &[&expires]).await?;
-        Ok(Room::Left)
     }
 
     /// Once something was passed over, a server that gave no answer is not asked: each question to it may wait for its time-out.
     fn is_passed_over(&self, look: &Look<'_>, key: &str) -> bool {
-        look.passed_over.count > 0 && self.is_failing(key)
-    }
-
-    /// Whether the server that has this key gave no answer when it was asked last.
-    fn is_failing(&self, key: &str) -> bool {
-        self.shard_of_key(key).guard.is_failing()
-    }
-
-    /// Notes what the server that has this key did not say, or not so that it can be read.
-    fn pass_over(&self, look: &mut Look<'_>, key: &str, what: impl Display, why: impl Display) {
-        look.is_in_part |= self.is_failing(key);
-        look.passed_over.note(what, why);
+        look.passed_over.count > 0 && self.shard_of_key(key).guard.is_failing()
     }
 }
 
@@ -342,6 +360,8 @@ fn turn_key() -> String {
 
 /// How often one of all gateways looks at all keys: a little more often than each of them wants to.
 const KEYS_EVERY: Duration = Duration::from_secs(3_500);
+/// After how long it is looked again where a server did not answer: a little sooner than a gateway asks again that has not seen all of them.
+const KEYS_AGAIN: Duration = Duration::from_secs(240);
 /// How long a gateway that died while it looked keeps the others from looking.
 const TURN: Duration = Duration::from_secs(60);
 /// How often it is seen, while something is read, whether the look is given up.

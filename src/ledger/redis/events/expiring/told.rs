@@ -1,0 +1,71 @@
+//! What is noted at keys that are told.
+
+use std::collections::BTreeMap;
+
+use futures::future::join_all;
+
+use super::Look;
+use crate::ledger::StoreError;
+use crate::ledger::redis::account::keys_of_account;
+use crate::ledger::redis::link::Link;
+use crate::ledger::redis::script;
+use crate::ledger::redis::shared::{Shared, key_name};
+use crate::pure::ids::{AccountId, KeyDigest, KeyId};
+
+/// A key that is told, with its account and the expiry that is to be noted.
+pub(super) type ToNote<'a> = (&'a AccountId, &'a KeyDigest, String);
+
+impl Shared {
+    /// Notes which expiry of each key is told, once a replica has its event. A process that dies before tells it once more, and none never.
+    pub(super) async fn note_told(&self, look: &mut Look<'_>, raised: &[ToNote<'_>]) {
+        if !self.is_confirmed(look, raised).await {
+            return;
+        }
+        let link = look.link;
+        let noted = join_all(
+            raised
+                .iter()
+                .map(|(_, digest, expires)| self.note_at_key(link, digest, expires)),
+        )
+        .await;
+        for ((_, digest, _), noted) in raised.iter().zip(noted) {
+            if let Err(error) = noted {
+                look.pass_over(KeyId::of(digest), &error);
+            }
+        }
+    }
+
+    /// Whether a replica has the events of these keys. A fail-over of an account's master could lose one, and the note at its key, which another
+    /// master has, would keep it from being told again.
+    async fn is_confirmed(&self, look: &mut Look<'_>, raised: &[ToNote<'_>]) -> bool {
+        if look.is_unconfirmed || raised.is_empty() {
+            return false;
+        }
+        // One of the accounts of each master.
+        let mut places = BTreeMap::new();
+        for (account, ..) in raised {
+            let place = keys_of_account(account);
+            let number = self.shard_of_key(&place).number;
+            places.insert(number, place);
+        }
+        let places: Vec<&str> = places.values().map(String::as_str).collect();
+        let own = look.own;
+        let confirmed = self.unless_given_up(look, Box::pin(self.confirm(own, &places))).await;
+        match confirmed {
+            Some(Ok(())) => true,
+            Some(Err(error)) => {
+                // Each further try may wait as long.
+                look.is_unconfirmed = true;
+                log::warn!("not all keys that are told of can be noted, they may be told of again: {error}");
+                false
+            }
+            None => false,
+        }
+    }
+
+    async fn note_at_key(&self, link: &Link, digest: &KeyDigest, expires: &str) -> Result<(), StoreError> {
+        let name = key_name(digest);
+        self.run_script(link, &script::KEY_TOLD, &[&name], &[expires]).await?;
+        Ok(())
+    }
+}
