@@ -161,8 +161,8 @@ pub(crate) fn credits_added(
     })
 }
 
-/// The event of a key that expires soon; none for another one. It has one id for as long as the key expires then.
-pub(crate) fn expiring(key: &KeyRecord, now: Timestamp) -> Option<(Event, Room)> {
+/// When a key expires, if that is soon, and what is done for its event.
+pub(crate) fn expires_soon(key: &KeyRecord, now: Timestamp) -> Option<(Timestamp, Room)> {
     let expires = key.expires.filter(|_| key.revoked.is_none())?;
     let left = expires.since(now);
     if !(1..=EXPIRING_MS).contains(&left) {
@@ -172,6 +172,12 @@ pub(crate) fn expiring(key: &KeyRecord, now: Timestamp) -> Option<(Event, Room)>
         true => Room::Made,
         false => Room::Awaited,
     };
+    Some((expires, room))
+}
+
+/// The event of a key that expires soon; none for another one. It has one id for as long as the key expires then.
+pub(crate) fn expiring(key: &KeyRecord, now: Timestamp) -> Option<(Event, Room)> {
+    let (expires, room) = expires_soon(key, now)?;
     let name = format!("key {} {}", key.id, expires.0);
     let data = json!({
         "account": key.account, "key": key.id, "label": key.settings.label, "expires_at": expires.to_string(),

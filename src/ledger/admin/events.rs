@@ -34,7 +34,7 @@ pub enum EventOp {
     },
     /// Raises an event for each key that expires within a week, once; one of an account that has many open events may be left for a later time.
     /// Answers [`super::AdminReply::Done`], or [`super::AdminReply::Events`] without any where it is to be asked again soon, for not all keys
-    /// were looked at: another gateway does that, or very many are new. Where keys could not be asked for or read, it is refused once those of
+    /// were looked at: another gateway does that, or very many keys expire. Where keys could not be asked for or read, it is refused once those of
     /// all others are raised.
     RaiseExpiring,
     /// Counts what is still to be told. Answers [`super::AdminReply::EventCount`], which says so where some could not be asked for; refused where

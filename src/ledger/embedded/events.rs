@@ -1,8 +1,10 @@
 //! Events for webhooks on the embedded ledger. What a debit or a credit entry crosses is written with it; a refused call has nothing that is
 //! written, so memory says which refusal is the first, and the ledger's thread writes that.
 
+use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, PoisonError};
+use std::time::Duration;
 
 use super::Embedded;
 use super::command::Command;
@@ -10,14 +12,26 @@ use super::commands::{failed, read_beside};
 use super::lease::Lease;
 use super::shared::{EmbeddedAccount, Shared};
 use super::writer::Committer;
+use crate::clock::monotonic;
 use crate::ledger::StoreError;
 use crate::ledger::admin::events::{Event, EventOp, next_due};
 use crate::ledger::admin::{AdminError, AdminOp, AdminReply};
 use crate::ledger::events::{self, CLAIMED_MAX, EventTimes, Refused, Room};
 use crate::pure::account::Denial;
-use crate::pure::ids::AccountId;
+use crate::pure::ids::{AccountId, KeyDigest};
 use crate::pure::money::Credits;
 use crate::pure::time::Timestamp;
+
+/// A look at keys that expire, which the ledger's thread makes in parts, and which ends with it.
+#[derive(Debug)]
+pub(super) struct KeysLook {
+    /// Those that are still to be looked at: each is seen as it is by then.
+    left: Vec<KeyDigest>,
+    /// Accounts that have a key which waits for room.
+    waiting: BTreeSet<AccountId>,
+    /// When the last part was asked for, by [`crate::clock::Clock::passed_ms`].
+    asked_ms: i64,
+}
 
 impl Embedded {
     /// A call is refused, and is not tried again. Called while the account is locked.
@@ -29,23 +43,37 @@ impl Embedded {
         }
     }
 
-    /// Raises events of keys that expire; false where that is given up before all are. The ledger's thread raises some at once, and does what
-    /// others have asked of it meanwhile before it is asked for the next.
+    /// Raises events of keys that expire; false where that is given up before all are. The ledger's thread looks at some at once, and has as much
+    /// time for all else before it is asked for the next.
     pub(in crate::ledger) async fn raise_expiring(&self, is_given_up: &AtomicBool) -> Result<bool, AdminError> {
         while !is_given_up.load(Ordering::Relaxed) {
+            let asked = monotonic();
             let looked = self.run(AdminOp::Event(EventOp::RaiseExpiring)).await?;
             if looked == AdminReply::Done {
                 return Ok(true);
             }
+            // It does what is due only while nothing is asked of it.
+            tokio::time::sleep(asked.elapsed().min(PAUSE_MAX)).await;
         }
         Ok(false)
     }
 }
 
 impl Shared {
-    fn expiring(&self, now: Timestamp) -> Vec<(Event, Room)> {
+    /// Keys that expire soon.
+    fn expiring(&self, now: Timestamp) -> Vec<KeyDigest> {
         let keys = self.keys.read().unwrap_or_else(PoisonError::into_inner);
-        keys.values()
+        let expiring = keys
+            .iter()
+            .filter(|(_, entry)| events::expires_soon(&entry.record, now).is_some());
+        expiring.map(|(digest, _)| *digest).collect()
+    }
+
+    /// The events of those of these keys that expire soon.
+    fn events_of(&self, digests: &[KeyDigest], now: Timestamp) -> Vec<(Event, Room)> {
+        let keys = self.keys.read().unwrap_or_else(PoisonError::into_inner);
+        let entries = digests.iter().filter_map(|digest| keys.get(digest));
+        entries
             .filter_map(|entry| events::expiring(&entry.record, now))
             .collect()
     }
@@ -85,14 +113,33 @@ impl Committer {
                 self.settled(&id, next_due(&deliveries));
                 Ok(AdminReply::Done)
             }
-            EventOp::RaiseExpiring => {
-                let now = self.shared.clock.now();
-                let events = self.shared.expiring(now);
-                let is_whole = self.database.raise_new(&events, now).map_err(failed)?;
-                Ok(events::looked(is_whole))
-            }
+            EventOp::RaiseExpiring => self.look_at_keys().map_err(failed),
             EventOp::Count => Err(read_beside()),
         }
+    }
+
+    /// Looks at some of the keys that expire: those that are next in a look that goes on, or the first of a new one. An error ends a look.
+    fn look_at_keys(&mut self) -> Result<AdminReply, StoreError> {
+        let (now, asked_ms) = (self.shared.clock.now(), self.shared.clock.passed_ms());
+        let goes_on = |look: &KeysLook| asked_ms.saturating_sub(look.asked_ms) < LOOK_KEPT_MS;
+        let (mut left, mut waiting) = match self.keys_look.take().filter(goes_on) {
+            Some(look) => (look.left, look.waiting),
+            None => (self.shared.expiring(now), BTreeSet::new()),
+        };
+        let some = left.split_off(left.len().saturating_sub(KEYS_AT_ONCE));
+        let new = self.shared.events_of(&some, now);
+        waiting.append(&mut self.database.raise_new(&new, now)?);
+        let is_whole = left.is_empty();
+        if is_whole {
+            events::warn_of_waiting(waiting.len());
+        } else {
+            self.keys_look = Some(KeysLook {
+                left,
+                waiting,
+                asked_ms,
+            });
+        }
+        Ok(events::looked(is_whole))
     }
 
     /// What is still to be told is claimed until it is due: whoever goes on telling it has written a time at which its claim ends.
@@ -126,3 +173,10 @@ impl Committer {
         Ok((due, unreadable))
     }
 }
+
+/// Keys that are looked at in one transaction: what else is to be written waits for it.
+const KEYS_AT_ONCE: usize = 200;
+/// How long the rest of a look that nobody asks for is kept, in milliseconds: whoever began it has given it up.
+pub(super) const LOOK_KEPT_MS: i64 = 60_000;
+/// The longest that is waited between two parts of a look: a stop waits for it.
+const PAUSE_MAX: Duration = Duration::from_secs(1);

@@ -7,6 +7,7 @@ use std::sync::{Arc, PoisonError, mpsc};
 use std::time::{Duration, Instant};
 
 use super::command::{Command, Commands};
+use super::events::KeysLook;
 use super::group::sums;
 use super::keys;
 use super::lease::Lease;
@@ -65,6 +66,8 @@ pub(super) struct Committer {
     pub(super) spent_seen: Option<(SpentRow, Day)>,
     /// Events that were claimed.
     pub(super) leases: HashMap<String, Lease>,
+    /// A look at keys that goes on.
+    pub(super) keys_look: Option<KeysLook>,
     /// Debits that cannot be written.
     outage: Outage,
     /// Whether idempotency keys could not be written when that was last tried.
@@ -106,6 +109,7 @@ impl Committer {
             spent_at: Some(crate::clock::monotonic()),
             spent_seen: None,
             leases: HashMap::new(),
+            keys_look: None,
             outage: Outage::default(),
             keys_wait: false,
         })

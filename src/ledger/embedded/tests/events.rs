@@ -9,14 +9,15 @@ use crate::clock::Clock;
 use crate::ledger::Ledger;
 use crate::ledger::admin::accounts::AccountOp;
 use crate::ledger::admin::events::{Delivery, Event, EventKind, EventOp};
-use crate::ledger::admin::{AdminOp, AdminReply};
+use crate::ledger::admin::{AdminOp, AdminReply, KeyRef};
 use crate::ledger::embedded::Embedded;
+use crate::ledger::embedded::events::LOOK_KEPT_MS;
 use crate::ledger::embedded::told::ToldOf;
 use crate::ledger::events::{KEEP_MS, Refused};
 use crate::ledger::terms::TermsChange;
 use crate::ledger::tests::rig::{block_on, debit, key_create, request};
 use crate::pure::account::Denial;
-use crate::pure::ids::ApiKey;
+use crate::pure::ids::{ApiKey, KeyDigest, KeyId};
 use crate::pure::money::Credits;
 use crate::pure::time::Timestamp;
 
@@ -258,29 +259,84 @@ fn an_event_of_the_gateways_own_has_the_time_that_it_came_with() {
     assert!(times.contains(&(EventKind::ProviderDown, at)), "{times:?}");
 }
 
-/// They are more than the ledger's thread raises at once. The others waited for five minutes, and so did each further part of them.
+/// Makes keys of acme that expire in five days: more than the ledger's thread looks at at once.
+fn make_keys(store: &Embedded) -> Vec<KeyDigest> {
+    let digests = (0..250_u8).map(|n| {
+        let mut random = [77; 32];
+        random[0] = n;
+        ApiKey::from_random("tg_", random).digest()
+    });
+    let digests: Vec<KeyDigest> = digests.collect();
+    for digest in &digests {
+        let mut create = key_create("acme", digest);
+        if let AdminOp::KeyCreate { expires_in_ms, .. } = &mut create {
+            *expires_in_ms = Some(5 * 86_400_000);
+        }
+        store.run_blocking(create).unwrap();
+    }
+    digests
+}
+
+/// Which keys are told of now.
+fn told_keys(store: &Embedded) -> Vec<String> {
+    let claimed = std::iter::repeat_with(|| claim(store)).take_while(|some| !some.is_empty());
+    let of_keys = claimed.flatten().filter(|event| event.kind == EventKind::KeyExpiring);
+    of_keys
+        .map(|event| event.data["key"].as_str().unwrap().to_owned())
+        .collect()
+}
+
+/// Asks for a part of a look at keys: whether it was the last.
+fn look_is_whole(store: &Embedded) -> bool {
+    let looked = store.run_blocking(AdminOp::Event(EventOp::RaiseExpiring));
+    looked.unwrap() == AdminReply::Done
+}
+
+/// The others waited for five minutes, and so did each further part of them.
 #[test]
 fn one_look_tells_all_keys_that_expire_however_many_unless_it_is_given_up() {
     let rig = rig();
     claim(&rig.store);
-    for n in 0..250_u8 {
-        let mut random = [77; 32];
-        random[0] = n;
-        let mut create = key_create("acme", &ApiKey::from_random("tg_", random).digest());
-        if let AdminOp::KeyCreate { expires_in_ms, .. } = &mut create {
-            *expires_in_ms = Some(5 * 86_400_000);
-        }
-        rig.store.run_blocking(create).unwrap();
-    }
+    make_keys(&rig.store);
     let ledger = Ledger::Embedded(Arc::clone(&rig.store));
     let look = |is_given_up| block_on(ledger.raise_expiring(&AtomicBool::new(is_given_up)));
-    let told = || {
-        let claimed = std::iter::repeat_with(|| claim(&rig.store)).take_while(|some| !some.is_empty());
-        let kinds = claimed.flatten().map(|event| event.kind);
-        kinds.filter(|kind| *kind == EventKind::KeyExpiring).count()
-    };
+    let told = || told_keys(&rig.store).len();
     assert_eq!((look(true), told()), (Ok(false), 0));
     // That of the rig expires in a second.
     assert_eq!((look(false), told()), (Ok(true), 251));
     assert_eq!((look(false), told()), (Ok(true), 0));
+}
+
+/// Each part looked at all that were told before, and others waited for the ledger's thread.
+#[test]
+fn the_thread_looks_at_some_keys_at_once_though_they_are_told_and_keeps_no_look_that_is_given_up() {
+    let rig = rig();
+    make_keys(&rig.store);
+    for _ in 0..2 {
+        assert!(!look_is_whole(&rig.store));
+        assert!(look_is_whole(&rig.store));
+    }
+    assert!(!look_is_whole(&rig.store));
+    rig.store.shared.clock.advance(LOOK_KEPT_MS);
+    assert!(!look_is_whole(&rig.store), "this is the first part of another");
+    rig.store.shared.clock.advance(LOOK_KEPT_MS - 1);
+    assert!(look_is_whole(&rig.store));
+}
+
+#[test]
+fn a_key_that_is_revoked_between_two_parts_of_a_look_is_not_told() {
+    let rig = rig();
+    claim(&rig.store);
+    let mut digests = make_keys(&rig.store);
+    digests.push(rig.key);
+    assert!(!look_is_whole(&rig.store));
+    let told = told_keys(&rig.store);
+    digests.retain(|digest| !told.iter().any(|key| key == KeyId::of(digest).as_str()));
+    assert_eq!((told.len(), digests.len()), (200, 51));
+    for digest in digests {
+        let key = KeyRef::Digest(digest.to_hex());
+        rig.store.run_blocking(AdminOp::KeyRevoke { key }).unwrap();
+    }
+    assert!(look_is_whole(&rig.store));
+    assert_eq!(told_keys(&rig.store), [""; 0]);
 }

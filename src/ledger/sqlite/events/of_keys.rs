@@ -8,7 +8,7 @@ use rusqlite::{OptionalExtension, params};
 use super::raise::{drop_old, forget_ids, is_new, keep, make_room, named_at};
 use crate::ledger::StoreError;
 use crate::ledger::admin::events::{Event, EventKind};
-use crate::ledger::events::{self, OPEN_MAX, OPEN_OF_KEYS_MAX, OPEN_PER_ACCOUNT_MAX, Room};
+use crate::ledger::events::{OPEN_MAX, OPEN_OF_KEYS_MAX, OPEN_PER_ACCOUNT_MAX, Room};
 use crate::ledger::sqlite::Database;
 use crate::pure::ids::AccountId;
 use crate::pure::time::Timestamp;
@@ -21,31 +21,33 @@ struct Open {
 }
 
 impl Database {
-    /// Keeps those of the events of keys whose ids were not raised before: some now, the others when it is called again, which false says. An
-    /// account that has many open events of keys waits, as does an event where an open one would go for it, unless room is to be made for it.
+    /// Keeps those of the events of keys whose ids were not raised before, in one transaction. An account that has many open events of keys waits,
+    /// as does an event where an open one would go for it, unless room is to be made for it: answers which accounts have one that waits.
     pub(in crate::ledger) fn raise_new(
         &mut self,
         events: &[(Event, Room)],
         now: Timestamp,
-    ) -> Result<bool, StoreError> {
-        let (mut new, mut waiting, mut is_whole) = (Vec::new(), BTreeSet::new(), true);
-        let (mut in_file, mut about) = (self.open_in_file()?, HashMap::new());
+    ) -> Result<BTreeSet<AccountId>, StoreError> {
+        let (mut unknown, mut new, mut waiting) = (Vec::new(), Vec::new(), BTreeSet::new());
         for (event, room) in events {
-            if self.is_id_known(&event.id)? {
-                continue;
+            if !self.is_id_known(&event.id)? {
+                unknown.push((event, *room));
             }
-            if new.len() >= RAISED_AT_ONCE {
-                is_whole = false;
-                break;
-            }
+        }
+        // Most often all are known, and how many events are open is not counted.
+        if unknown.is_empty() {
+            return Ok(waiting);
+        }
+        let (mut in_file, mut about) = (self.open_in_file()?, HashMap::new());
+        for (event, room) in unknown {
             let account = event.account.as_ref().map_or("", AccountId::as_str);
             let open = match about.entry(account) {
                 Entry::Occupied(found) => found.into_mut(),
                 Entry::Vacant(unknown) => unknown.insert(self.open_about(account)?),
             };
             let is_full = in_file >= OPEN_MAX || open.all >= OPEN_PER_ACCOUNT_MAX;
-            if open.of_keys >= OPEN_OF_KEYS_MAX || (is_full && *room == Room::Awaited) {
-                waiting.insert(account);
+            if open.of_keys >= OPEN_OF_KEYS_MAX || (is_full && room == Room::Awaited) {
+                waiting.extend(event.account.clone());
                 continue;
             }
             for count in [&mut in_file, &mut open.all, &mut open.of_keys] {
@@ -53,11 +55,8 @@ impl Database {
             }
             new.push((event, account, is_full));
         }
-        if is_whole {
-            events::warn_of_waiting(waiting.len());
-        }
         if new.is_empty() {
-            return Ok(is_whole);
+            return Ok(waiting);
         }
         let now = self.event_times(now);
         self.durably(|t| {
@@ -76,7 +75,7 @@ impl Database {
             }
             Ok(())
         })?;
-        Ok(is_whole)
+        Ok(waiting)
     }
 
     fn is_id_known(&self, id: &str) -> Result<bool, StoreError> {
@@ -106,6 +105,3 @@ impl Database {
         Ok(open)
     }
 }
-
-/// Events of keys that are raised in one transaction: what else is to be written waits for it.
-const RAISED_AT_ONCE: usize = 200;
