@@ -14,8 +14,10 @@ use crate::pure::time::{Month, Timestamp};
 
 /// The most open events about one account, or about none; the oldest goes for one that is new.
 pub(crate) const OPEN_PER_ACCOUNT_MAX: u32 = 1_000;
-/// With so many open events of keys that expire no more of an account's keys are told: that waits for a later look.
+/// With so many open events of keys that expire no more of an account's keys are told which can wait: that is for a later look.
 pub(crate) const OPEN_OF_KEYS_MAX: u32 = OPEN_PER_ACCOUNT_MAX / 2;
+/// With so many none is told: keys that expire soon have places that the others do not take.
+const OPEN_OF_ALL_KEYS_MAX: u32 = OPEN_PER_ACCOUNT_MAX / 4 * 3;
 /// With so much time left until it expires, in milliseconds, an event of a key waits no more for room: three days.
 pub(crate) const AWAITED_UNTIL_MS: i64 = 3 * 86_400_000;
 /// The most open events in an embedded ledger; the oldest goes for one that is new.
@@ -51,8 +53,18 @@ pub(crate) enum Refused {
 pub(crate) enum Room {
     /// It waits for a later look.
     Awaited,
-    /// The oldest one goes, as for each other event: the key expires soon.
+    /// The oldest one goes, as for each other event, unless very many are of keys: the key expires soon.
     Made,
+}
+
+impl Room {
+    /// With how many open events of keys that expire it waits all the same.
+    pub(crate) fn open_of_keys_max(self) -> u32 {
+        match self {
+            Room::Awaited => OPEN_OF_KEYS_MAX,
+            Room::Made => OPEN_OF_ALL_KEYS_MAX,
+        }
+    }
 }
 
 /// By which times an event is raised or claimed, and others are forgotten.

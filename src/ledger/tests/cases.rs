@@ -171,6 +171,8 @@ cases! {
     expiring: [
         other_open_events_keep_no_key_from_being_told,
         a_key_drops_the_oldest_open_event_only_once_three_days_are_left,
+        a_key_that_expires_soon_is_told_behind_many_that_can_wait,
+        keys_that_expire_soon_take_no_more_than_their_part_of_an_accounts_events,
     ],
     tries: [
         a_shortage_of_credit_is_told_by_the_last_try,

@@ -19,7 +19,7 @@ use super::AT_ONCE;
 use crate::clock::monotonic;
 use crate::ledger::StoreError;
 use crate::ledger::admin::AdminError;
-use crate::ledger::events::{self, OPEN_OF_KEYS_MAX, Room};
+use crate::ledger::events::{self, Room};
 use crate::ledger::redis::account::keys_of_account;
 use crate::ledger::redis::admission_breaker::millis;
 use crate::ledger::redis::link::Link;
@@ -333,7 +333,7 @@ impl Shared {
         if full == Some(room) {
             return Ok(Looked::Full(room));
         }
-        let open_max = OPEN_OF_KEYS_MAX.to_string();
+        let open_max = room.open_of_keys_max().to_string();
         let may_drop = match room {
             Room::Awaited => "0",
             Room::Made => "1",

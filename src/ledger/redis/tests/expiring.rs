@@ -15,7 +15,7 @@ use crate::clock::monotonic;
 use crate::ledger::Ledger;
 use crate::ledger::admin::events::{Event, EventKind, EventOp};
 use crate::ledger::admin::{AdminOp, AdminReply, KeyRef};
-use crate::ledger::events::OPEN_OF_KEYS_MAX;
+use crate::ledger::events::Room;
 use crate::ledger::redis::script;
 use crate::ledger::redis::shared::key_name;
 use crate::ledger::tests::cases::events::told;
@@ -79,7 +79,7 @@ fn of_more_keys_than_an_account_has_room_for_each_is_told_once_and_no_other_even
         look(&server, &ledger);
         let events = told(&ledger, &caller);
         let told_now = keys_of(&events);
-        assert!(told_now.len() <= usize::try_from(OPEN_OF_KEYS_MAX).unwrap());
+        assert!(told_now.len() <= usize::try_from(Room::Made.open_of_keys_max()).unwrap());
         credit += events.len() - told_now.len();
         keys.extend(told_now);
     }

@@ -8,7 +8,7 @@ use rusqlite::{OptionalExtension, params};
 use super::raise::{drop_old, forget_ids, is_new, keep, make_room, named_at};
 use crate::ledger::StoreError;
 use crate::ledger::admin::events::{Event, EventKind};
-use crate::ledger::events::{OPEN_MAX, OPEN_OF_KEYS_MAX, OPEN_PER_ACCOUNT_MAX, Room};
+use crate::ledger::events::{OPEN_MAX, OPEN_PER_ACCOUNT_MAX, Room};
 use crate::ledger::sqlite::Database;
 use crate::pure::ids::AccountId;
 use crate::pure::time::Timestamp;
@@ -46,7 +46,7 @@ impl Database {
                 Entry::Vacant(unknown) => unknown.insert(self.open_about(account)?),
             };
             let is_full = in_file >= OPEN_MAX || open.all >= OPEN_PER_ACCOUNT_MAX;
-            if open.of_keys >= OPEN_OF_KEYS_MAX || (is_full && room == Room::Awaited) {
+            if open.of_keys >= room.open_of_keys_max() || (is_full && room == Room::Awaited) {
                 waiting.extend(event.account.clone());
                 continue;
             }

@@ -350,15 +350,15 @@ fn of_an_accounts_open_events_half_as_many_as_there_can_be_are_of_keys() {
 fn keys_that_expire_soon_are_told_in_place_of_the_oldest_events_of_their_account() {
     let mut rig = Rig::new();
     rig.add_open(OPEN_PER_ACCOUNT_MAX, |_| "acme".to_owned());
-    let mut events = of_keys(700, "acme");
+    let mut events = of_keys(900, "acme");
     events.iter_mut().for_each(|(_, room)| *room = Room::Made);
     for _ in 0..2 {
         rig.raise_all(&events);
-        assert_eq!(rig.count(), (1_000, 500), "no more than there can be of keys");
+        assert_eq!(rig.count(), (1_000, 750), "no more than there can be of keys");
     }
     let of_keys = rig.due(NOW);
     let of_keys = of_keys.iter().filter(|event| event.kind == EventKind::KeyExpiring);
-    assert_eq!(of_keys.count(), 500);
+    assert_eq!(of_keys.count(), 750);
 }
 
 #[test]
