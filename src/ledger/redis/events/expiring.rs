@@ -6,7 +6,7 @@
 
 mod told;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Display;
 use std::pin::pin;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -52,8 +52,8 @@ struct Look<'a> {
     passed_over: PassedOver,
     /// Something was not asked for, or not answered: it is to be looked at again soon.
     is_in_part: bool,
-    /// No replica has confirmed events: no more is noted at keys.
-    is_unconfirmed: bool,
+    /// Masters whose replicas have not confirmed events, by number: no more is noted at keys of their accounts.
+    unconfirmed: BTreeSet<usize>,
     /// Accounts with too many open events for a key that waits for room, or for any.
     full: BTreeMap<AccountId, Room>,
 }
@@ -129,7 +129,7 @@ impl Shared {
             kept: began,
             passed_over: PassedOver::default(),
             is_in_part: false,
-            is_unconfirmed: false,
+            unconfirmed: BTreeSet::new(),
             full: BTreeMap::new(),
         };
         let is_taken = self.take_look_turn(&look).await;
@@ -307,7 +307,7 @@ impl Shared {
                 Err(error) => look.pass_over(KeyId::of(digest), &error),
             }
         }
-        self.note_told(look, &to_note).await;
+        self.note_told(look, to_note).await;
     }
 
     /// A key in its account's list has a record: that was written first. `full`: for which keys its account has no room.

@@ -6,12 +6,13 @@ use std::net::TcpListener;
 use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use futures::future::join_all;
 
 use super::replicas::with_replica;
 use super::{node, parted, patient};
-use crate::clock::monotonic;
+use crate::clock::{Clock, monotonic};
 use crate::ledger::Ledger;
 use crate::ledger::admin::events::{Event, EventKind, EventOp};
 use crate::ledger::admin::{AdminOp, AdminReply, KeyRef};
@@ -19,8 +20,8 @@ use crate::ledger::events::Room;
 use crate::ledger::redis::script;
 use crate::ledger::redis::shared::key_name;
 use crate::ledger::tests::cases::events::told;
-use crate::ledger::tests::redis_server::RedisServer;
-use crate::ledger::tests::rig::{block_on, caller_of, key_create, redis_of, run};
+use crate::ledger::tests::redis_server::{RedisServer, until};
+use crate::ledger::tests::rig::{NOW, block_on, caller_of, key_create, patient as by_hand, redis_of, run};
 use crate::pure::ids::{ApiKey, KeyDigest, KeyId};
 use crate::pure::limits::LimitOverrides;
 
@@ -35,7 +36,11 @@ fn digest(number: u16) -> KeyDigest {
 
 /// Makes a key of acme that expires in three days.
 fn create(digest: &KeyDigest) -> AdminOp {
-    let mut create = key_create("acme", digest);
+    create_for("acme", digest)
+}
+
+fn create_for(account: &str, digest: &KeyDigest) -> AdminOp {
+    let mut create = key_create(account, digest);
     if let AdminOp::KeyCreate { expires_in_ms, .. } = &mut create {
         *expires_in_ms = Some(3 * DAY_MS);
     }
@@ -334,4 +339,39 @@ fn a_key_is_noted_only_once_a_replica_has_its_event() {
     look(&server, &ledger);
     assert!(is_noted());
     assert_eq!(keys_of(&told(&ledger, &caller)).len(), 1);
+}
+
+/// Beta's master has no replica, and acme's has one that is away: that stopped the notes of all keys, also of those that were looked at later.
+#[test]
+fn a_master_that_confirms_nothing_keeps_no_key_of_anothers_accounts_from_being_noted() {
+    let (first, second, replica) = (RedisServer::start(), RedisServer::start(), RedisServer::start());
+    let [of_acme, of_beta] = [digest(1), digest(2)];
+    let node = |server: &RedisServer| node(server, by_hand(Clock::manual(NOW)));
+    let on_first = node(&first);
+    for (name, digest) in [("acme", &of_acme), ("beta", &of_beta)] {
+        caller_of(&on_first, name, "0", LimitOverrides::default());
+        run(&on_first, create_for(name, digest)).unwrap();
+    }
+    // What the account has is at the one, and its key's record at the other.
+    let on_second = node(&second);
+    caller_of(&on_second, "beta", "0", LimitOverrides::default());
+    second.ask("DEL tg1:{beta}:keys");
+    second.ask(&format!("SADD tg1:{{beta}}:keys {}", of_beta.to_hex()));
+    drop((on_first, on_second));
+    replica.ask(&format!("REPLICAOF 127.0.0.1 {}", first.port()));
+    until("the replica follows", || {
+        let replication = first.ask("INFO replication");
+        replication.iter().any(|line| line.contains("state=online"))
+    });
+    replica.freeze();
+    first.ask("DEL tg1:events:keys");
+    let mut shared = Arc::into_inner(parted(&first, &second, "tg1:{beta}")).unwrap();
+    shared.options.timeout = Duration::from_secs(1);
+    let looked = block_on(async { shared.raise_expiring(&shared.link(), &AtomicBool::new(false)).await });
+    assert_eq!(looked, Ok(true));
+    let is_told = |server: &RedisServer, name: &str| server.ask(&format!("HEXISTS tg1:{{{name}}} uei")) == [":1"];
+    assert!(is_told(&first, "acme") && is_told(&second, "beta"));
+    let is_noted = |digest: &KeyDigest| first.ask(&format!("HEXISTS {} told", key_name(digest))) == [":1"];
+    assert_eq!((is_noted(&of_acme), is_noted(&of_beta)), (false, true));
+    replica.thaw();
 }

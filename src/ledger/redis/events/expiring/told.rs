@@ -17,10 +17,44 @@ pub(super) type ToNote<'a> = (&'a AccountId, &'a KeyDigest, String);
 
 impl Shared {
     /// Notes which expiry of each key is told, once a replica has its event. A process that dies before tells it once more, and none never.
-    pub(super) async fn note_told(&self, look: &mut Look<'_>, raised: &[ToNote<'_>]) {
-        if !self.is_confirmed(look, raised).await {
-            return;
+    pub(super) async fn note_told(&self, look: &mut Look<'_>, raised: Vec<ToNote<'_>>) {
+        // Each with the place of one of its accounts.
+        let mut of_masters: BTreeMap<usize, (String, Vec<ToNote<'_>>)> = BTreeMap::new();
+        for told in raised {
+            let place = keys_of_account(told.0);
+            let number = self.shard_of_key(&place).number;
+            let (_, of_master) = of_masters.entry(number).or_insert_with(|| (place, Vec::new()));
+            of_master.push(told);
         }
+        for (number, (place, of_master)) in of_masters {
+            if self.is_confirmed(look, number, &place).await {
+                self.note_at_keys(look, &of_master).await;
+            }
+        }
+    }
+
+    /// Whether a replica has the events at this master, which has `place`. A fail-over of an account's master could lose one, and the note at its
+    /// key, which another master has, would keep it from being told again. One that confirmed nothing is not asked again: each further try may
+    /// wait as long.
+    async fn is_confirmed(&self, look: &mut Look<'_>, number: usize, place: &str) -> bool {
+        if look.unconfirmed.contains(&number) {
+            return false;
+        }
+        let own = look.own;
+        let places = [place];
+        let confirmed = self.unless_given_up(look, Box::pin(self.confirm(own, &places))).await;
+        match confirmed {
+            Some(Ok(())) => true,
+            Some(Err(error)) => {
+                look.unconfirmed.insert(number);
+                log::warn!("not all keys that are told of can be noted, they may be told of again: {error}");
+                false
+            }
+            None => false,
+        }
+    }
+
+    async fn note_at_keys(&self, look: &mut Look<'_>, raised: &[ToNote<'_>]) {
         let link = look.link;
         let noted = join_all(
             raised
@@ -32,34 +66,6 @@ impl Shared {
             if let Err(error) = noted {
                 look.pass_over(KeyId::of(digest), &error);
             }
-        }
-    }
-
-    /// Whether a replica has the events of these keys. A fail-over of an account's master could lose one, and the note at its key, which another
-    /// master has, would keep it from being told again.
-    async fn is_confirmed(&self, look: &mut Look<'_>, raised: &[ToNote<'_>]) -> bool {
-        if look.is_unconfirmed || raised.is_empty() {
-            return false;
-        }
-        // One of the accounts of each master.
-        let mut places = BTreeMap::new();
-        for (account, ..) in raised {
-            let place = keys_of_account(account);
-            let number = self.shard_of_key(&place).number;
-            places.insert(number, place);
-        }
-        let places: Vec<&str> = places.values().map(String::as_str).collect();
-        let own = look.own;
-        let confirmed = self.unless_given_up(look, Box::pin(self.confirm(own, &places))).await;
-        match confirmed {
-            Some(Ok(())) => true,
-            Some(Err(error)) => {
-                // Each further try may wait as long.
-                look.is_unconfirmed = true;
-                log::warn!("not all keys that are told of can be noted, they may be told of again: {error}");
-                false
-            }
-            None => false,
         }
     }
 
