@@ -17,6 +17,10 @@ pub(super) type ToNote<'a> = (&'a AccountId, &'a KeyDigest, String);
 
 impl Shared {
     /// Notes which expiry of each key is told, once a replica has its event. A process that dies before tells it once more, and none never.
+    ///
+    /// A master that has no replica has nothing to wait for: where one of a cluster dies, and starts again without its last second, the event may
+    /// be lost of a key that another master has, with the note. To wait for a later look, which finds the id known, would tell keys of an account
+    /// with more of them than ids are known of each hour.
     pub(super) async fn note_told(&self, look: &mut Look<'_>, raised: Vec<ToNote<'_>>) {
         // Each with the place of one of its accounts.
         let mut of_masters: BTreeMap<usize, (String, Vec<ToNote<'_>>)> = BTreeMap::new();
