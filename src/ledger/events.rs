@@ -70,10 +70,23 @@ impl Room {
 /// By which times an event is raised or claimed, and others are forgotten.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct EventTimes {
-    /// What the clock says: when that happened.
+    /// What the clock says: from then on the event is due.
     pub(super) clock: Timestamp,
     /// What time it is as far as that is known: what is too old by then is forgotten. A clock that is ahead for a moment would have all go.
     pub(super) known: Timestamp,
+    /// The latest that it can be: when an event is said to have happened. By a clock that is behind, it would be too old once that is set right.
+    pub(super) latest: Timestamp,
+}
+
+impl EventTimes {
+    /// The same of what happened when this clock said another time.
+    pub(super) fn when(self, clock: Timestamp) -> EventTimes {
+        EventTimes {
+            clock,
+            latest: self.latest.plus_millis(clock.since(self.clock)),
+            ..self
+        }
+    }
 }
 
 /// What was told of an account's refused calls: the first, and then one that leaves less than half of what the one told before left. So a

@@ -46,9 +46,9 @@ impl KnownTime {
         }
     }
 
-    /// The latest that it can be. By a clock that falls behind, keys are written as if it had not: set right, it would forget them at once. It
-    /// is taken for the right one when it stays behind for a day.
-    fn latest(&mut self) -> Timestamp {
+    /// The latest that it can be. By a clock that falls behind, keys and events are written as if it had not: set right, it would forget them at
+    /// once. It is taken for the right one when it stays behind for a day.
+    pub(super) fn latest(&mut self) -> Timestamp {
         let passed = self.clock.passed_ms();
         let lead = self.to_keep().0.saturating_sub(passed);
         let ((believed, since), (_, began)) = (self.believed, self.began);

@@ -53,6 +53,8 @@ pub(super) struct Database {
     receipt_bounds: ReceiptBounds,
     /// What time it is, as far as that is known; without a word nothing is too old.
     known: Timestamp,
+    /// The latest that it can be.
+    latest: Timestamp,
     /// The next commit reports an error although it is done.
     #[cfg(test)]
     pub(super) fails_after_commit: bool,
@@ -115,6 +117,7 @@ impl Database {
             connection,
             receipt_bounds: ReceiptBounds::days(0),
             known: Timestamp(i64::MIN),
+            latest: Timestamp(i64::MIN),
             #[cfg(test)]
             fails_after_commit: false,
             #[cfg(test)]

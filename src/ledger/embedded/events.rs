@@ -166,7 +166,11 @@ impl Committer {
             .database
             .due_events(now, limit, |id| self.leases.contains_key(id))?;
         let known = self.known_time.of_events();
-        let at = EventTimes { clock: now, known };
+        let at = EventTimes {
+            clock: now,
+            known,
+            latest: now,
+        };
         due.iter_mut().for_each(|event| event.claimed_at(at));
         let lease = Lease::new((now, passed), lease_ms.max(0));
         self.leases.extend(due.iter().map(|event| (event.id.clone(), lease)));

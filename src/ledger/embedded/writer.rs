@@ -127,6 +127,7 @@ impl Committer {
                     .recv_timeout(at.saturating_duration_since(crate::clock::monotonic())),
             };
             self.database.know_time(self.known_time.of_events());
+            self.database.know_latest(self.known_time.latest());
             match command {
                 Ok(Command::Commit) => self.commit_within(COMMIT_WINDOW),
                 Ok(Command::Full) => {

@@ -15,6 +15,7 @@ impl Database {
             connection: Reader::open(path)?.connection,
             receipt_bounds: ReceiptBounds::days(0),
             known: Timestamp(i64::MIN),
+            latest: Timestamp(i64::MIN),
             #[cfg(test)]
             fails_after_commit: false,
             #[cfg(test)]

@@ -229,9 +229,17 @@ impl Database {
         self.known = known;
     }
 
+    /// The latest that it can be from now on: an event happens then.
+    pub(in crate::ledger) fn know_latest(&mut self, latest: Timestamp) {
+        self.latest = latest;
+    }
+
     pub(super) fn event_times(&self, clock: Timestamp) -> EventTimes {
-        let known = self.known;
-        EventTimes { clock, known }
+        EventTimes {
+            clock,
+            known: self.known,
+            latest: self.latest.max(clock),
+        }
     }
 
     /// Keeps who is still to be told of an event; with nobody left it goes.

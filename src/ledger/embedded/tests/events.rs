@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use super::posts::thread;
-use super::{NOW, credits, open, rig};
+use super::{NOW, Rig, credits, open, rig};
 use crate::clock::Clock;
 use crate::ledger::Ledger;
 use crate::ledger::admin::accounts::AccountOp;
@@ -14,6 +14,7 @@ use crate::ledger::embedded::Embedded;
 use crate::ledger::embedded::events::LOOK_KEPT_MS;
 use crate::ledger::embedded::told::ToldOf;
 use crate::ledger::events::{KEEP_MS, Refused};
+use crate::ledger::sqlite::Database;
 use crate::ledger::terms::TermsChange;
 use crate::ledger::tests::rig::{block_on, debit, key_create, request};
 use crate::pure::account::Denial;
@@ -339,4 +340,39 @@ fn a_key_that_is_revoked_between_two_parts_of_a_look_is_not_told() {
     }
     assert!(look_is_whole(&rig.store));
     assert_eq!(told_keys(&rig.store), [""; 0]);
+}
+
+/// A machine boots with a clock that is behind, in 1970 where it has no battery, and it is set right once credit was paid in.
+#[test]
+fn an_event_of_a_clock_that_was_behind_is_told_though_it_is_set_right() {
+    for behind_ms in [KEEP_MS + 2 * 86_400_000, NOW.0] {
+        let Rig { folder, store, .. } = rig();
+        store.close();
+        drop(store);
+        let path = folder.path().join("ledger.db");
+        Database::open(&path).unwrap().keep_known_time(NOW).unwrap();
+        let clock = Clock::manual(NOW.plus_millis(-behind_ms));
+        let store = Embedded::open(&path, clock.clone()).unwrap();
+        let pay = |reference: &str| {
+            let add = AdminOp::CreditsAdd {
+                account: "acme".parse().unwrap(),
+                amount: credits("1"),
+                reference: reference.to_owned(),
+            };
+            store.run_blocking(add).unwrap();
+        };
+        let told = || {
+            let paid = claim(&store).into_iter().map(|event| {
+                assert!(!event.is_too_old, "{event:?}");
+                event.data["reference"].clone()
+            });
+            paid.collect::<Vec<_>>()
+        };
+        pay("behind");
+        assert_eq!(told(), ["behind", "A"], "at once");
+        clock.set_by(behind_ms);
+        clock.advance(LEASE_MS);
+        pay("set right");
+        assert_eq!(told(), ["behind", "A", "set right"], "{behind_ms}");
+    }
 }

@@ -24,7 +24,11 @@ pub(super) fn claimed(
         return Err(corrupt("a claim has other parts than it should"));
     };
     let now = Timestamp(reply::number(Some(reply::text(now)?))?);
-    let at = EventTimes { clock: now, known: now };
+    let at = EventTimes {
+        clock: now,
+        known: now,
+        latest: now,
+    };
     for part in reply::list(list)?.chunks_exact(3) {
         let [id, text, deliveries] = part else { continue };
         match open_event([id, text, deliveries], account) {

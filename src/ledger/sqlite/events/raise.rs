@@ -77,9 +77,9 @@ pub(super) fn keep(
     let data = serde_json::to_string(data).map_err(corrupt)?;
     t.prepare_cached(
         "INSERT INTO events (id, kind, at, account, data, deliveries, due)
-         VALUES (coalesce(?1, 'evt_' || lower(hex(randomblob(16)))), ?2, ?3, ?4, ?5, '[]', ?3)",
+         VALUES (coalesce(?1, 'evt_' || lower(hex(randomblob(16)))), ?2, ?3, ?4, ?5, '[]', ?6)",
     )?
-    .execute(params![id, kind.name(), at.clock.0, name, data])?;
+    .execute(params![id, kind.name(), at.latest.0, name, data, at.clock.0])?;
     Ok(())
 }
 
@@ -94,12 +94,11 @@ pub(super) fn forget_ids(t: &Transaction<'_>, now: EventTimes) -> Result<(), Sto
 pub(super) fn is_new(t: &Transaction<'_>, id: &str, now: EventTimes) -> Result<bool, StoreError> {
     let new = t
         .prepare_cached("INSERT INTO event_ids (id, until) VALUES (?1, ?2) ON CONFLICT (id) DO NOTHING")?
-        .execute(params![id, now.clock.0.saturating_add(REMEMBERED_MS)])?;
+        .execute(params![id, now.latest.0.saturating_add(REMEMBERED_MS)])?;
     Ok(new > 0)
 }
 
 /// How an event of the gateway's own is kept that is raised now.
 pub(super) fn named_at(event: &Event, now: EventTimes) -> ((Option<&str>, EventKind), EventTimes) {
-    let at = EventTimes { clock: event.at, ..now };
-    ((Some(event.id.as_str()), event.kind), at)
+    ((Some(event.id.as_str()), event.kind), now.when(event.at))
 }

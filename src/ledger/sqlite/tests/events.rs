@@ -212,6 +212,23 @@ fn an_event_is_raised_once_while_its_id_is_remembered() {
     assert_eq!(rig.ids(later), ["evt_1"]);
 }
 
+#[test]
+fn the_id_of_an_event_of_a_clock_that_was_behind_is_remembered_once_it_is_set_right() {
+    let mut rig = Rig::new();
+    rig.database.know_latest(NOW);
+    for now in [Timestamp(1_000), NOW] {
+        rig.database.know_time(now);
+        let event = Event {
+            at: now,
+            ..event("evt_1", None)
+        };
+        rig.database.raise_once(&event, now).unwrap();
+        rig.database.settle_event("evt_1", &[]).unwrap();
+    }
+    rig.database.raise_once(&event("evt_1", None), NOW).unwrap();
+    assert_eq!(rig.ids(NOW), [""; 0]);
+}
+
 /// A clock that is ahead says that all are too old, and puts off whatever fails.
 #[test]
 fn by_a_clock_that_is_ahead_nothing_goes_and_what_it_puts_off_is_due_when_it_is_set() {
