@@ -20,6 +20,7 @@ mod idempotency;
 mod key_limits;
 mod key_rotate;
 mod keys;
+mod keys_look;
 mod lease;
 mod load;
 mod operators;

@@ -9,6 +9,7 @@ use std::time::Duration;
 use super::Embedded;
 use super::command::Command;
 use super::commands::{failed, read_beside};
+use super::keys_look::KeysLook;
 use super::lease::Lease;
 use super::shared::{EmbeddedAccount, Shared};
 use super::writer::Committer;
@@ -21,17 +22,6 @@ use crate::pure::account::Denial;
 use crate::pure::ids::{AccountId, KeyDigest};
 use crate::pure::money::Credits;
 use crate::pure::time::Timestamp;
-
-/// A look at keys that expire, which the ledger's thread makes in parts, and which ends with it.
-#[derive(Debug)]
-pub(super) struct KeysLook {
-    /// Those that are still to be looked at: each is seen as it is by then.
-    left: Vec<KeyDigest>,
-    /// Accounts that have a key which waits for room.
-    waiting: BTreeSet<AccountId>,
-    /// When the last part was asked for, by [`crate::clock::Clock::passed_ms`].
-    asked_ms: i64,
-}
 
 impl Embedded {
     /// A call is refused, and is not tried again. Called while the account is locked.

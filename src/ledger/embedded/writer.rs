@@ -7,9 +7,9 @@ use std::sync::{Arc, PoisonError, mpsc};
 use std::time::{Duration, Instant};
 
 use super::command::{Command, Commands};
-use super::events::KeysLook;
 use super::group::sums;
 use super::keys;
+use super::keys_look::KeysLook;
 use super::lease::Lease;
 use super::outage::{Change, Outage, Unwritable};
 use super::owner::Owner;

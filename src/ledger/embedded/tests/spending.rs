@@ -235,7 +235,7 @@ fn periods_that_were_over_long_ago_are_forgotten_and_all_time_is_not() {
         assert_eq!(cell.state().end_users_known(), 1);
         store.close();
     }
-    // A debit that much later shows it.
+    // A debit that much later shows it, once its process has known for long what time it is.
     let store = open_at(LATER_MS).unwrap();
     let caller_later = self::caller(&store, key);
     let asked = ReserveRequest {
@@ -248,6 +248,10 @@ fn periods_that_were_over_long_ago_are_forgotten_and_all_time_is_not() {
     store.close();
     drop((caller_later, store));
     assert_eq!(rows(&path), (9, 1));
+    assert_eq!(rows_later(&path, key), (9, 1));
+    let file = Database::open(&path).unwrap();
+    file.keep_known_time(NOW.plus_millis(LATER_MS)).unwrap();
+    drop(file);
     assert_eq!(rows_later(&path, key), (5, 1));
     // And the days of before are not read at the next start.
     let store = open_at(LATER_MS).unwrap();

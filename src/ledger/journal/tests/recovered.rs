@@ -4,6 +4,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use super::*;
+use crate::ledger::sqlite::Database;
 use crate::ledger::tests::rig::{receipts_of, request_at};
 use crate::pure::receipt::EndpointName;
 
@@ -293,9 +294,13 @@ fn a_journal_of_a_gateway_that_was_forgotten_is_kept_and_bills_nothing() {
     let debit = debit_of(&hold, 8, 6);
     hold.settle(debit);
     let mut spent = rig.spent();
-    // What is forgotten is as old as the last debit by which the ledger knows that time has passed.
-    for (number, days, is_known) in [(2, 29, true), (3, 31, true), (4, 31, false)] {
+    // What is forgotten is as old by the last debit, and by when the ledger's owner last knew what time it is.
+    for (number, days, is_known) in [(2, 29, true), (3, 31, true), (4, 31, true), (5, 31, false)] {
         rig.process = None;
+        if !is_known {
+            let file = Database::open(&rig.folder.path().join("ledger.db")).unwrap();
+            file.keep_known_time(NOW.plus_millis(days * 86_400_000)).unwrap();
+        }
         for (file, bytes) in &copies {
             std::fs::write(file, bytes).unwrap();
         }
