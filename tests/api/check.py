@@ -20,6 +20,10 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 HERE = Path(__file__).resolve().parent
+# Other suites run beside this one: none takes a port that it has drawn.
+sys.path.insert(0, str(ROOT / "tests/clients"))
+from ports import free_port  # noqa: E402
+
 START_SECONDS_MAX = 30
 COMMAND_SECONDS_MAX = 20
 # Test cases for each operation and phase, and a bound for the whole.
@@ -60,12 +64,6 @@ class Provider(BaseHTTPRequestHandler):
 
     def log_message(self, *_):
         pass
-
-
-def free_port() -> int:
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        return listener.getsockname()[1]
 
 
 def binary() -> str:
