@@ -38,10 +38,10 @@ class Scripts:
         self.environment = kept | {"PATH": f"{programs}:{os.environ['PATH']}", "ASKED": str(self.asked_of_cargo), "NO_NEXTEST": "0"}
         self.environment |= {"CARGO_TARGET_DIR": str(self.target), "TOLLGATE_INSTALL": "no", "PYTHONDONTWRITEBYTECODE": "1"}
 
-    def run(self, *command: str, **environment: str) -> str:
-        """What a script prints that ends well."""
+    def run(self, *command: str, status: int = 0, **environment: str) -> str:
+        """What a script prints that ends so."""
         done = subprocess.run(command, cwd=ROOT, env=self.environment | environment, capture_output=True, text=True, check=False)
-        assert done.returncode == 0, done.stdout + done.stderr
+        assert done.returncode == status, done.stdout + done.stderr
         return done.stdout
 
     def asked(self) -> list[str]:
@@ -117,3 +117,21 @@ def test_what_must_be_alone_is_alone_without_nextest(scripts):
     assert "--list" in listed and "--doc" in documentation
     assert set(re.findall(r"--skip (\S+)", others)) == alone and "--exact" in others
     assert set(one_by_one.partition("--test-threads 1 ")[2].split()) == alone and "--exact" in one_by_one
+
+
+def test_of_suites_that_run_beside_each_other_each_failure_is_told(scripts):
+    node = scripts.target.parent / "programs/node"
+    node.write_text("#!/bin/sh\nexit $NODE_STATUS\n")
+    node.chmod(0o755)
+    installed = scripts.target / "node-clients"
+    installed.mkdir(parents=True)
+    (installed / "installed.json").write_bytes((ROOT / "tests/clients/package.json").read_bytes())
+    with_node = {"TOLLGATE_BIN": "/bin/false", "NODE_STATUS": "0"}
+    ended = scripts.run("tests/run", "budgets", "node", **with_node)
+    assert "failed: none" in ended and "suites: 2 passed, 0 failed" in ended
+    # No fuzz target is there, for nothing was built.
+    ended = scripts.run("tests/run", "fuzz", "budgets", "node", status=1, **with_node)
+    told = ended.index("== tests/run: node passed"), ended.index("== tests/run: fuzz FAILED"), ended.index("== tests/run: why fuzz failed")
+    assert list(told) == sorted(told) and "; failed: fuzz\n" in ended and "suites: 2 passed, 1 failed" in ended
+    # Alone it is in nobody's background.
+    assert "in the background" not in scripts.run("tests/run", "fuzz", status=1)
