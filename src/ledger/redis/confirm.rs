@@ -28,12 +28,7 @@ impl Shared {
             let asked = self.confirm_at(link, slot);
             let confirmed = match tokio::time::timeout(self.options.timeout.saturating_mul(TRIES + 1), asked).await {
                 Ok(Ok(confirmed)) => confirmed,
-                Ok(Err(error)) if error.code() == Some("NOPERM") => {
-                    log::warn!(
-                        "whether a replica has what was written is not known: Redis' user needs +role, +wait and +set"
-                    );
-                    Ok(())
-                }
+                Ok(Err(error)) if error.code() == Some("NOPERM") => Err(NO_RIGHT),
                 Ok(Err(error)) => return Err(AdminError::NotConfirmed(error.to_string())),
                 Err(_) => Err(NOT_YET),
             };
@@ -101,6 +96,7 @@ pub(super) fn confirm_key(slot: u16) -> String {
 const TRIES: u32 = 3;
 /// How long what is written for that stays there.
 const KEPT: Duration = Duration::from_secs(60);
+const NO_RIGHT: &str = "whether a replica has it is not known, for Redis' user needs +role, +wait and +set";
 const NOT_YET: &str = "no replica has it yet";
 const NO_MASTER: &str = "the server is a replica now, and its master may not have it";
 const UNREADABLE: &str = "the server's answer to ROLE cannot be read";

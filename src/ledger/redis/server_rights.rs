@@ -113,7 +113,7 @@ impl Probe {
 }
 
 /// What the ledger cannot do without. Sent together, in this order.
-fn probes() -> [Probe; 6] {
+fn probes() -> [Probe; 8] {
     let key = format!("{PREFIX}probe");
     let on_key = |name: &str| {
         let mut command = redis::cmd(name);
@@ -128,6 +128,9 @@ fn probes() -> [Probe; 6] {
     // No script has this hash.
     let mut evalsha = redis::cmd("EVALSHA");
     evalsha.arg("0".repeat(40)).arg(1).arg(&key);
+    // What was written is confirmed by these. Nobody is waited for.
+    let mut wait = redis::cmd("WAIT");
+    wait.arg(0).arg(0);
     // A key that nobody can make.
     let nothing = Change::Key(KeyDigest::from_bytes([0; 32])).text();
     [
@@ -136,6 +139,8 @@ fn probes() -> [Probe; 6] {
         Probe::of_key(eval, "+@scripting"),
         Probe::of_key(evalsha, "+@scripting"),
         Probe::of_key(redis::cmd("TIME"), "+time"),
+        Probe::of_key(redis::cmd("ROLE"), "+role"),
+        Probe::of_key(wait, "+wait"),
         Probe::of_channel(&channel(), &nothing),
     ]
 }
@@ -187,6 +192,8 @@ mod tests {
             ("+@scripting", ""),
             ("+@pubsub", ""),
             ("+time", ""),
+            ("+role", ""),
+            ("+wait", ""),
         ] {
             let url = with_rights(&server, &RIGHTS.replacen(right, instead, 1));
             for refused in [
@@ -203,7 +210,7 @@ mod tests {
     /// Such a server was started with, and failed each call.
     #[test]
     fn a_server_that_has_another_name_for_a_command_is_refused_and_the_command_is_named() {
-        for command in ["SET", "GET", "EVAL", "EVALSHA", "TIME", "PUBLISH"] {
+        for command in ["SET", "GET", "EVAL", "EVALSHA", "TIME", "ROLE", "WAIT", "PUBLISH"] {
             let renamed = [
                 "--save",
                 "",

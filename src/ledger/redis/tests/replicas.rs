@@ -106,6 +106,34 @@ pub(super) fn with_replica() -> (RedisServer, RedisServer, Ledger, Caller) {
     (server, replica, ledger, caller)
 }
 
+/// It was acknowledged as if a replica had it, and a line in the log was all that said so.
+#[test]
+fn what_its_user_may_not_have_confirmed_is_not_acknowledged() {
+    for right in ["role", "wait"] {
+        let (server, _replica, ledger, caller) = with_replica();
+        assert_eq!(server.ask(&format!("ACL SETUSER default -{right}")), ["+OK"]);
+        let add = || {
+            let add = AdminOp::CreditsAdd {
+                account: caller.account.id.clone(),
+                amount: credits("5"),
+                reference: "a payment".to_owned(),
+            };
+            run(&ledger, add)
+        };
+        let refused = add();
+        let named = |text: &String| text.contains("needs +role, +wait and +set");
+        assert!(
+            matches!(&refused, Err(AdminError::NotConfirmed(text)) if named(text)),
+            "{right}: {refused:?}"
+        );
+        assert_eq!(server.ask(&format!("ACL SETUSER default +{right}")), ["+OK"]);
+        assert!(
+            matches!(add(), Ok(AdminReply::Credited { added: false, .. })),
+            "{right}"
+        );
+    }
+}
+
 fn new_key(number: u8) -> (String, KeyId) {
     let digest = ApiKey::from_random("tg_", [number; 32]).digest();
     (digest.to_hex(), KeyId::of(&digest))
