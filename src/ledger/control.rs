@@ -39,6 +39,12 @@ impl LedgerAccess {
         Embedded::open(&path, Clock::System).map(|store| LedgerAccess::Own(Ledger::Embedded(store)))
     }
 
+    /// Whether [`LedgerAccess::to_embedded`] would make a new one. What cannot be looked at is none.
+    pub(crate) fn is_new(path: &Path) -> bool {
+        let path = embedded::real(path);
+        connect(&socket_path(&path)).is_err() && embedded::is_new(&path)
+    }
+
     /// The same to one that is there. None where there is none; then nothing is made.
     ///
     /// # Errors

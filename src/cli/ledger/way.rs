@@ -24,8 +24,7 @@ pub(in crate::cli) fn new_ledger(config: &Config) -> Option<String> {
     let Store::Sqlite(path) = &config.store else {
         return None;
     };
-    let is_new = path.try_exists().is_ok_and(|exists| !exists);
-    is_new.then(|| {
+    LedgerAccess::is_new(path).then(|| {
         let at = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
         format!("there was no ledger at {}: a new one begins there", at.display())
     })

@@ -197,7 +197,8 @@ impl Dispatcher {
                 None => Delivery {
                     url: webhook.url.clone(),
                     failed: 0,
-                    due: event.at,
+                    // By a clock that is behind it may have happened later than that says now.
+                    due: event.claimed.map_or(event.at, |now| event.at.min(now)),
                     done: false,
                 },
             };

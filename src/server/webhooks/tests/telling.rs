@@ -235,3 +235,27 @@ async fn an_event_is_due_by_the_ledgers_clock() {
         assert!((1_000..1_200).contains(&pause), "{pause}");
     }
 }
+
+#[tokio::test]
+async fn an_event_that_is_dated_later_than_the_clock_says_is_told_at_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut teller = Teller::start(&folder.path().join("ledger.db"), &Clock::manual(NOW));
+    let event = |at: Timestamp| Event {
+        claimed: Some(NOW),
+        ..Event::new(
+            "evt_1".to_owned(),
+            EventKind::CreditsAdded,
+            at,
+            None,
+            serde_json::json!({}),
+        )
+    };
+    let webhooks = [webhook("http://127.0.0.1:9/x")];
+    for (after_ms, due) in [(20 * 60_000, NOW), (-5, NOW.plus_millis(-5))] {
+        let receivers = teller
+            .dispatcher
+            .receivers_of(&event(NOW.plus_millis(after_ms)), &webhooks);
+        let dues: Vec<Timestamp> = receivers.iter().map(|(delivery, _)| delivery.due).collect();
+        assert_eq!(dues, [due]);
+    }
+}
