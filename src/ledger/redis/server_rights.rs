@@ -193,7 +193,8 @@ mod tests {
             ("+@pubsub", ""),
             ("+time", ""),
             ("+role", ""),
-            ("+wait", ""),
+            // Others of +@connection have it with them.
+            ("+wait", "-wait"),
         ] {
             let url = with_rights(&server, &RIGHTS.replacen(right, instead, 1));
             for refused in [

@@ -7,11 +7,11 @@ use crate::ledger::admin::accounts::AccountOp;
 use crate::ledger::admin::credits::{CreditOp, CreditPost};
 use crate::ledger::admin::operators::{Actor, OperatorOp};
 use crate::ledger::admin::{Acted, AdminError, AdminOp, AdminReply, KeyRef};
+use crate::ledger::redis::Options;
 use crate::ledger::redis::account::account_keys;
 use crate::ledger::redis::commands::written_keys;
 use crate::ledger::redis::payments::{giver_key, payment_key};
 use crate::ledger::redis::shared::accounts_key;
-use crate::ledger::redis::{Options, RedisLedger};
 use crate::ledger::terms::{AccountStatus, TermsChange};
 use crate::ledger::tests::redis_server::{RedisServer, until};
 use crate::ledger::tests::rig::{caller_of, credits, run};
@@ -351,21 +351,4 @@ fn a_command_names_each_key_that_it_writes() {
     };
     assert_eq!(written_keys(&create), [name, accounts_key()]);
     assert_eq!(written_keys(&AdminOp::AccountShow { account }), [""; 0]);
-}
-
-/// Whether a replica has it, such a server does not tell: what was written stands, and is acknowledged.
-#[test]
-fn a_user_that_may_not_ask_for_replicas_writes_all_the_same() {
-    let server = RedisServer::start();
-    server.ask("ACL SETUSER tollgate on >secret ~* &* +@all -role -wait");
-    let url = format!("redis://tollgate:secret@127.0.0.1:{}/0", server.port());
-    let ledger = Ledger::Redis(RedisLedger::connect(&url, patient()).unwrap());
-    let caller = caller_of(&ledger, "acme", "1", LimitOverrides::default());
-    let add = AdminOp::CreditsAdd {
-        account: caller.account.id.clone(),
-        amount: credits("5"),
-        reference: "payment".to_owned(),
-    };
-    let balance = credits("6");
-    assert_eq!(run(&ledger, add), Ok(AdminReply::Credited { added: true, balance }));
 }

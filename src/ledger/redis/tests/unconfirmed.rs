@@ -3,7 +3,7 @@
 use super::{node, parted, patient};
 use crate::ledger::Ledger;
 use crate::ledger::admin::operators::OperatorOp;
-use crate::ledger::admin::{AdminError, AdminOp, AdminReply, KeyRef};
+use crate::ledger::admin::{AdminError, AdminOp, AdminReply};
 use crate::ledger::redis::commands::key_id_key;
 use crate::ledger::tests::redis_server::RedisServer;
 use crate::ledger::tests::rig::{block_on, credits, key_create, run};
@@ -62,8 +62,9 @@ fn silent() -> RedisServer {
 
 #[test]
 fn what_stands_unconfirmed_is_said_and_what_nobody_has_is_revoked() {
-    let server = silent();
+    let server = RedisServer::start();
     let ledger = node(&server, patient());
+    assert_eq!(server.ask("ACL SETUSER default -role"), ["+OK"]);
     let said = not_confirmed(&ledger, create());
     assert!(said.ends_with("make it again"), "{said}");
     let said = not_confirmed(&ledger, add());
@@ -102,25 +103,6 @@ fn a_key_is_confirmed_also_where_it_is_found_by_its_id() {
         matches!(&told, Err(AdminError::NotConfirmed(text)) if text.contains(&revoked)),
         "{told:?}"
     );
-}
-
-#[test]
-fn a_user_that_may_not_ask_for_replicas_is_served() {
-    let server = RedisServer::start();
-    let ledger = node(&server, patient());
-    run(&ledger, create()).unwrap();
-    let (old, new) = (digest(7), digest(8));
-    run(&ledger, key_create("acme", &old)).unwrap();
-    assert_eq!(server.ask("ACL SETUSER default -role"), ["+OK"]);
-    let rotate = |new: &KeyDigest| AdminOp::KeyRotate {
-        key: KeyRef::Id(KeyId::of(&old)),
-        digest: new.to_hex(),
-        overlap_ms: 0,
-    };
-    run(&ledger, rotate(&new)).unwrap();
-    let mut told = revoked(&ledger);
-    told.sort_by_key(|(_, is_revoked)| *is_revoked);
-    assert_eq!(told, [(KeyId::of(&new), false), (KeyId::of(&old), true)]);
 }
 
 #[test]
