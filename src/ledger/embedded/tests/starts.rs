@@ -137,6 +137,7 @@ fn what_a_key_has_spent_is_there_once_a_clock_that_was_far_ahead_is_set_right() 
             .unwrap()
             .unwrap()
             .settle(debit_of(&caller, "0.1"));
+        assert!(audit(&store).findings.is_empty(), "it is written by then");
         clock.set_by(-FAR_AHEAD_MS);
         let spent = block_on(caller.key_spent(Reset::Daily)).unwrap().spent;
         assert_eq!(spent, credits("0.7"), "{n}");
