@@ -22,8 +22,8 @@ pub(super) struct KnownTime {
     before: Timestamp,
     /// By how many milliseconds the time was ahead of what had passed in this process when that was last believed, and how much had.
     believed: (i64, i64),
-    /// How much had passed when the clock was first seen to be later than this process' beginning says, if it has been since.
-    later_since: Option<i64>,
+    /// The most that it was ahead by since then, while it was less.
+    most_since: i64,
 }
 
 impl KnownTime {
@@ -36,7 +36,7 @@ impl KnownTime {
             before: before.unwrap_or(now),
             // A clock's first word is believed by none: it may be ahead, and what is written by it would stay for as long.
             believed: (before.map_or(i64::MIN, |before| before.0.saturating_sub(at)), at),
-            later_since: None,
+            most_since: i64::MIN,
         }
     }
 
@@ -53,13 +53,18 @@ impl KnownTime {
     /// once. It is taken for the right one when it stays behind for a day.
     pub(super) fn latest(&mut self) -> Timestamp {
         let passed = self.clock.passed_ms();
-        self.begin_anew(passed);
         let lead = self.to_keep().0.saturating_sub(passed);
         let ((believed, since), (_, began)) = (self.believed, self.began);
         let is_set = passed.saturating_sub(began) >= SET_WITHIN_MS;
         let is_behind = lead < believed.saturating_sub(STEP_MS);
+        self.most_since = match is_behind {
+            true => self.most_since.max(lead),
+            false => lead,
+        };
         if is_set && (!is_behind || passed.saturating_sub(since) >= KEPT_MS) {
-            self.believed = (lead, passed);
+            // Not what it says just now: it may have fallen once more.
+            self.believed = (self.most_since, passed);
+            self.most_since = i64::MIN;
         }
         self.clock.now().max(Timestamp(self.believed.0).plus_millis(passed))
     }
@@ -75,19 +80,6 @@ impl KnownTime {
         let (_, at) = self.began;
         let passed = self.clock.passed_ms().saturating_sub(at);
         (passed >= SET_WITHIN_MS).then(|| self.after(SET_WITHIN_MS))
-    }
-
-    /// A clock that was set forward is believed once it has been so for as long as events are kept. A machine that began in 1970, or slept, would
-    /// have nothing forgotten for as long as this process runs.
-    fn begin_anew(&mut self, passed: i64) {
-        let (began, at) = self.began;
-        let lead = self.clock.now().0.saturating_sub(passed);
-        if lead <= began.0.saturating_sub(at).saturating_add(STEP_MS) {
-            self.later_since = None;
-        } else if passed.saturating_sub(*self.later_since.get_or_insert(passed)) >= KEEP_MS {
-            self.began = (Timestamp(lead).plus_millis(at), at);
-            self.later_since = None;
-        }
     }
 
     /// What the file keeps for the next start. A clock that was wrong when this process began has been set by now where it is ever set.
@@ -202,39 +194,26 @@ mod tests {
         }
     }
 
-    /// Each is set a little now and then.
+    /// Each is set a little now and then, or by some minutes where nobody did for long.
     #[test]
     fn a_clock_that_was_set_back_by_a_moment_before_is_not_believed_earlier() {
-        let clock = Clock::manual(BEFORE);
-        let mut time = KnownTime::new(&clock, Some(BEFORE));
-        clock.advance(2 * DAY_MS);
-        let right = time.of_keys().latest;
-        clock.set_by(-5);
-        for _ in 0..24 {
-            clock.advance(3_590_000);
-            assert_eq!(time.of_keys().latest, clock.now());
+        const STEPS: i64 = 24;
+        const PASSED_MS: i64 = 3_590_000;
+        for back_ms in [5, STEP_MS + 1, 600_000] {
+            let clock = Clock::manual(BEFORE);
+            let mut time = KnownTime::new(&clock, Some(BEFORE));
+            clock.advance(2 * DAY_MS);
+            let right = time.of_keys().latest;
+            clock.set_by(-back_ms);
+            for _ in 0..STEPS {
+                clock.advance(PASSED_MS);
+                time.of_keys();
+            }
+            clock.set_by(-2 * DAY_MS);
+            clock.advance(600_000);
+            let later = time.of_keys().latest.since(right);
+            assert_eq!(later, STEPS * PASSED_MS + 600_000 - back_ms, "{back_ms}");
         }
-        clock.set_by(-2 * DAY_MS);
-        clock.advance(600_000);
-        assert_eq!(time.of_keys().latest.since(right), 24 * 3_590_000 + 600_000 - 5);
-    }
-
-    /// A machine without a battery begins in 1970, and the first words of its ledger are of then.
-    #[test]
-    fn a_clock_that_was_behind_as_the_file_was_made_is_believed_some_days_after_it_is_set() {
-        let clock = Clock::manual(Timestamp(0));
-        let mut time = KnownTime::new(&clock, Some(Timestamp(0)));
-        clock.advance(60_000);
-        clock.set_by(BEFORE.0);
-        let mut look = |passed| {
-            clock.advance(passed);
-            time.latest();
-            (time.to_keep() == clock.now(), time.of_keys().known == clock.now())
-        };
-        assert_eq!(look(0), (false, false));
-        assert_eq!(look(KEEP_MS - 1), (false, false));
-        assert_eq!(look(1), (true, true));
-        assert_eq!(look(DAY_MS), (true, true));
     }
 
     /// A machine without a battery begins in 1970.

@@ -41,9 +41,7 @@ impl Committer {
     }
 
     fn delete_expired_and_keep_time(&mut self) -> Result<(), StoreError> {
-        let times = self.known_time.of_keys();
-        let are_keys_left = self.database.delete_expired_keys(times.known)?;
-        self.database.bound_times(times.latest)?;
+        let are_keys_left = self.database.delete_expired_keys(self.known_time.of_keys().known)?;
         let known = self.known_time.to_keep();
         if are_keys_left || self.database.has_events()? || self.known_day != Some(known.day()) {
             self.database.keep_known_time(known)?;

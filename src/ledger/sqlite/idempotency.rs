@@ -104,21 +104,6 @@ impl Database {
         Ok(left > 0)
     }
 
-    /// What a clock that was ahead has written lasts no longer than what is written now: keys would be known, and events wait, for as long as it
-    /// was ahead.
-    pub(in crate::ledger) fn bound_times(&self, latest: Timestamp) -> Result<(), StoreError> {
-        for (sql, most) in [
-            (
-                "UPDATE idempotency SET expires = ?1 WHERE expires > ?1",
-                latest.plus_millis(KEPT_MS),
-            ),
-            ("UPDATE events SET at = ?1 WHERE at > ?1", latest),
-        ] {
-            self.connection.prepare_cached(sql)?.execute([most.0])?;
-        }
-        Ok(())
-    }
-
     /// What time it was when the file's owner last kept it; else when the newest key was sent, or the newest event happened. None in a file
     /// without keys and events.
     pub(in crate::ledger) fn known_time(&self) -> Result<Option<Timestamp>, StoreError> {

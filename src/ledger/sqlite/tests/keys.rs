@@ -3,7 +3,6 @@
 use super::*;
 use crate::clock::Clock;
 use crate::config::Idempotency;
-use crate::ledger::admin::events::{Event, EventKind};
 use crate::ledger::idempotency::call::{FreedKey, KeyEnd, KeyTimes, KeyWrite, KeyedCall};
 use crate::ledger::known_time::KnownTime;
 use crate::ledger::tests::rig::request_id;
@@ -259,26 +258,5 @@ fn a_clock_that_was_behind_forgets_no_key_once_it_is_set() {
         assert!(is_known(&rig), "{behind_ms}");
         clock.advance(1);
         assert!(!is_known(&rig), "{behind_ms}");
-    }
-}
-
-/// For more than an hour, so that it was believed.
-#[test]
-fn what_a_clock_that_was_ahead_has_written_lasts_no_longer_once_it_is_set_right() {
-    let mut rig = Rig::new();
-    let ahead = NOW.plus_millis(400 * 86_400_000);
-    let made = call("a", 1);
-    assert!(rig.send(&made, ahead));
-    rig.database.know_latest(ahead);
-    let event = Event::new("evt_1".to_owned(), EventKind::Test, ahead, None, serde_json::json!({}));
-    rig.database.raise_once(&event, ahead).unwrap();
-    for (latest, expires, at) in [
-        (ahead, ahead.plus_millis(KEPT_MS), ahead),
-        (NOW, NOW.plus_millis(KEPT_MS), NOW),
-    ] {
-        rig.database.bound_times(latest).unwrap();
-        let is_known = |now| rig.database.key_record(&made, now).unwrap().is_some();
-        assert!(is_known(expires.plus_millis(-1)) && !is_known(expires));
-        assert_eq!(rig.reader().event_count().unwrap().oldest, Some(at));
     }
 }
