@@ -53,10 +53,11 @@ impl KnownTime {
     /// once. It is taken for the right one when it stays behind for a day.
     pub(super) fn latest(&mut self) -> Timestamp {
         let passed = self.clock.passed_ms();
-        let lead = self.to_keep().0.saturating_sub(passed);
+        let lead = self.after(SET_WITHIN_MS).0.saturating_sub(passed);
         let ((believed, since), (_, began)) = (self.believed, self.began);
         let is_set = passed.saturating_sub(began) >= SET_WITHIN_MS;
-        let is_behind = lead < believed.saturating_sub(STEP_MS);
+        // By however little: one that goes too slowly falls behind by a moment each time.
+        let is_behind = lead < believed;
         self.most_since = match is_behind {
             true => self.most_since.max(lead),
             false => lead,
@@ -82,9 +83,10 @@ impl KnownTime {
         (passed >= SET_WITHIN_MS).then(|| self.after(SET_WITHIN_MS))
     }
 
-    /// What the file keeps for the next start. A clock that was wrong when this process began has been set by now where it is ever set.
+    /// What the file keeps for the next start, which goes on from it: as late as by what is kept longest. By a clock that is ahead at two
+    /// starts, hours apart, the second would forget what the first had kept.
     pub(super) fn to_keep(&self) -> Timestamp {
-        self.after(SET_WITHIN_MS)
+        self.after(KEEP_MS)
     }
 
     /// The time that is known when the clock's first word is believed after so many milliseconds.
@@ -101,8 +103,6 @@ impl KnownTime {
 
 /// How long a clock may be wrong behind a boot, in milliseconds.
 const SET_WITHIN_MS: i64 = 3_600_000;
-/// By how much a clock is set now and then to hold it right, in milliseconds at most: a minute.
-const STEP_MS: i64 = 60_000;
 
 #[cfg(test)]
 mod tests {
@@ -149,15 +149,31 @@ mod tests {
         clock.advance(SET_WITHIN_MS - 1);
         assert_eq!(known(&mut time), (SET_WITHIN_MS - 1, SET_WITHIN_MS - 1));
         clock.advance(1);
-        assert_eq!(known(&mut time), (SET_WITHIN_MS, 2 * DAY_MS + SET_WITHIN_MS));
+        assert_eq!(time.of_files().map(later), Some(2 * DAY_MS + SET_WITHIN_MS));
         clock.advance(KEPT_MS - SET_WITHIN_MS - 1);
         assert_eq!(later(time.of_keys().known), KEPT_MS - 1);
         clock.advance(1);
-        assert_eq!(known(&mut time), (2 * DAY_MS + KEPT_MS, 2 * DAY_MS + KEPT_MS));
+        assert_eq!(known(&mut time), (2 * DAY_MS + KEPT_MS, KEPT_MS));
         clock.advance(KEEP_MS - KEPT_MS - 1);
         assert_eq!(later(time.of_events()), KEEP_MS - 1);
+        assert_eq!(later(time.to_keep()), KEEP_MS - 1);
         clock.advance(1);
         assert_eq!(later(time.of_events()), 2 * DAY_MS + KEEP_MS);
+        assert_eq!(later(time.to_keep()), 2 * DAY_MS + KEEP_MS);
+    }
+
+    /// The second start goes on from what the first has kept.
+    #[test]
+    fn a_clock_that_is_ahead_for_hours_at_two_starts_forgets_nothing() {
+        const AHEAD_MS: i64 = 10 * DAY_MS;
+        let clock = Clock::manual(BEFORE.plus_millis(AHEAD_MS));
+        let mut time = KnownTime::new(&clock, Some(BEFORE));
+        clock.advance(2 * SET_WITHIN_MS);
+        assert_eq!(later(time.of_keys().known), 2 * SET_WITHIN_MS);
+        let mut time = KnownTime::new(&clock, Some(time.to_keep()));
+        clock.advance(5);
+        assert_eq!(later(time.of_keys().known), 2 * SET_WITHIN_MS + 5);
+        assert_eq!(later(time.of_events()), 2 * SET_WITHIN_MS + 5);
     }
 
     /// Else no key that is written from then on would be forgotten.
@@ -199,7 +215,7 @@ mod tests {
     fn a_clock_that_was_set_back_by_a_moment_before_is_not_believed_earlier() {
         const STEPS: i64 = 24;
         const PASSED_MS: i64 = 3_590_000;
-        for back_ms in [5, STEP_MS + 1, 600_000] {
+        for back_ms in [5, 60_000, 600_000] {
             let clock = Clock::manual(BEFORE);
             let mut time = KnownTime::new(&clock, Some(BEFORE));
             clock.advance(2 * DAY_MS);
@@ -213,6 +229,20 @@ mod tests {
             clock.advance(600_000);
             let later = time.of_keys().latest.since(right);
             assert_eq!(later, STEPS * PASSED_MS + 600_000 - back_ms, "{back_ms}");
+        }
+    }
+
+    /// It would be believed a little less each time.
+    #[test]
+    fn a_clock_that_goes_at_half_speed_is_not_believed_for_a_day() {
+        let clock = Clock::manual(BEFORE);
+        let mut time = KnownTime::new(&clock, Some(BEFORE));
+        clock.advance(2 * DAY_MS);
+        let right = time.of_keys().latest;
+        for turn in 1..=8 * 60 {
+            clock.advance(60_000);
+            clock.set_by(-30_000);
+            assert_eq!(time.of_keys().latest, right.plus_millis(turn * 60_000));
         }
     }
 
