@@ -235,13 +235,16 @@ fn key_id(hex: &str) -> Option<String> {
     KeyDigest::from_hex(hex).map(|digest| KeyId::of(&digest).to_string())
 }
 
+/// What no act's number comes to: Redis counts with doubles, and the index by account has 16 digits.
+const NUMBER_MAX: i64 = 999_999_999_999_999;
+
 /// The number of the act that a page is before.
 ///
 /// # Errors
-/// When it is no number.
+/// When it is no number that an act can have.
 pub(super) fn number_before(query: &ActQuery) -> Result<Option<i64>, AdminError> {
     let number = |text: &String| {
-        let number: Option<i64> = text.parse().ok().filter(|number| *number > 0);
+        let number: Option<i64> = text.parse().ok().filter(|number| (1..=NUMBER_MAX).contains(number));
         number.ok_or_else(|| AdminError::Invalid("before is the id of an act, which is a number".to_owned()))
     };
     query.before.as_ref().map(number).transpose()

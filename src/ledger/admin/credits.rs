@@ -295,16 +295,29 @@ pub(in crate::ledger) fn check_reference(reference: &str) -> Result<(), String> 
 /// Checks the reference of an entry that is not there yet. Entries of earlier versions may have others, and count once all the same.
 ///
 /// # Errors
-/// When white space, or a character that no list shows, stands at either end: it would count beside the same one without.
+/// When white space stands at either end, or a character that no list shows anywhere: it would count beside the same one without.
 pub(in crate::ledger) fn check_new_reference(reference: &str) -> Result<(), String> {
-    let is_good = reference.trim_matches(is_unseen).len() == reference.len();
-    let why = || "the reference must not begin or end with white space or a character that is not seen".to_owned();
+    let inner = reference.trim_matches(|c: char| c.is_whitespace() || is_unseen(c));
+    let is_good = inner.len() == reference.len() && !has_unseen(inner);
+    let why =
+        || "the reference must not begin or end with white space, nor have a character that is not seen".to_owned();
     is_good.then_some(()).ok_or_else(why)
 }
 
-/// White space, and what has no width or says which way a text runs.
+/// Whether a character is not seen that is no joiner between letters of a script which is spelled with them.
+fn has_unseen(text: &str) -> bool {
+    let is_letter = |c: Option<&char>| c.is_some_and(|c| !c.is_ascii() && c.is_alphabetic() && !is_unseen(*c));
+    let chars: Vec<char> = text.chars().collect();
+    let mut places = chars.iter().enumerate();
+    places.any(|(at, c)| {
+        let is_between = || is_letter(at.checked_sub(1).and_then(|at| chars.get(at))) && is_letter(chars.get(at + 1));
+        is_unseen(*c) && !(JOINERS.contains(c) && is_between())
+    })
+}
+
+/// What has no width, is blank without being white space, or says which way a text runs.
 fn is_unseen(c: char) -> bool {
-    c.is_whitespace() || UNSEEN.iter().any(|range| range.contains(&c))
+    UNSEEN.iter().any(|range| range.contains(&c))
 }
 
 /// Whether a reference is the id of a payment intent of Stripe's.
@@ -323,13 +336,26 @@ pub const CREDITS_MAX: u32 = 1_000;
 pub const NOTE_BYTES_MAX: usize = 500;
 /// Longest reference, in bytes.
 pub const REFERENCE_BYTES_MAX: usize = 200;
-/// Characters that are not seen, beside white space: soft hyphens, what has no width, marks and controls of a text's direction, byte order marks.
-const UNSEEN: [RangeInclusive<char>; 7] = [
+/// Characters that are not seen, beside white space: those of Unicode's property Default_Ignorable_Code_Point, and the blank Braille pattern.
+const UNSEEN: [RangeInclusive<char>; 18] = [
     '\u{ad}'..='\u{ad}',
+    '\u{34f}'..='\u{34f}',
     '\u{61c}'..='\u{61c}',
-    '\u{180e}'..='\u{180e}',
+    '\u{115f}'..='\u{1160}',
+    '\u{17b4}'..='\u{17b5}',
+    '\u{180b}'..='\u{180f}',
     '\u{200b}'..='\u{200f}',
     '\u{202a}'..='\u{202e}',
     '\u{2060}'..='\u{206f}',
+    '\u{2800}'..='\u{2800}',
+    '\u{3164}'..='\u{3164}',
+    '\u{fe00}'..='\u{fe0f}',
     '\u{feff}'..='\u{feff}',
+    '\u{ffa0}'..='\u{ffa0}',
+    '\u{fff0}'..='\u{fff8}',
+    '\u{1bca0}'..='\u{1bca3}',
+    '\u{1d173}'..='\u{1d17a}',
+    '\u{e0000}'..='\u{e0fff}',
 ];
+/// What some scripts, such as Persian, are spelled with: non-joiner and joiner.
+const JOINERS: [char; 2] = ['\u{200c}', '\u{200d}'];

@@ -137,7 +137,7 @@ cases! {
         a_reference_is_one_entry_whatever_its_kind,
         what_is_held_is_not_taken_back,
         a_new_reference_has_no_white_space_at_its_ends,
-        a_new_reference_ends_with_what_is_seen,
+        a_new_reference_has_only_what_is_seen,
         entries_are_listed_page_by_page,
         of_corrections_and_calls_at_once_as_many_win_as_there_is_credit_for,
     ],
