@@ -23,6 +23,7 @@ use crate::config::{BaseUrl, Config, RemoteGateway, environment};
 use crate::gateway::upstream::providers::read_ca;
 use crate::ledger::admin::{AdminError, AdminOp, AdminReply};
 use crate::net::error_text::ErrorText;
+use crate::net::final_head::final_head;
 use crate::pure::error::ApiError;
 use crate::pure::families::by_turns;
 
@@ -164,7 +165,7 @@ async fn send(
         session.write_request_body(body, true).await.map_err(said)?;
     }
     session.finish_request_body().await.map_err(said)?;
-    session.read_response_header().await.map_err(said)?;
+    final_head(&mut session).await.map_err(said)?;
     let status = session.response_header().map_or(0, |head| head.status.as_u16());
     let mut answer = BytesMut::new();
     while let Some(piece) = session.read_response_body().await.map_err(said)? {

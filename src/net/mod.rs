@@ -7,6 +7,7 @@ pub(crate) mod client_ip;
 pub(crate) mod connection_pool;
 pub mod dns;
 pub(crate) mod error_text;
+pub(crate) mod final_head;
 pub(crate) mod hash_map;
 pub(crate) mod head_limit;
 mod read_turn;

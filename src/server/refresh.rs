@@ -22,6 +22,7 @@ use crate::gateway::snapshot::Snapshot;
 use crate::gateway::upstream::providers::Upstream;
 use crate::net::dns::Unreached;
 use crate::net::error_text::ErrorText;
+use crate::net::final_head::final_head;
 use crate::pure::import::NEW_AND_FREE;
 use crate::pure::request_body::ResponseMode;
 use crate::telemetry::{Refreshed, Telemetry};
@@ -143,7 +144,7 @@ async fn fetch(upstream: &Upstream) -> Result<String, String> {
     let request = RequestHeader::from(parts);
     session.write_request_header(Box::new(request)).await.map_err(said)?;
     session.finish_request_body().await.map_err(said)?;
-    session.read_response_header().await.map_err(said)?;
+    final_head(&mut session).await.map_err(said)?;
     let status = session.response_header().map(|header| header.status.as_u16());
     if status != Some(200) {
         return Err(format!("{} answered {}", upstream.provider.name, status.unwrap_or(0)));

@@ -153,6 +153,12 @@ impl Inner {
         session.write_request_body(body, true).await?;
         session.finish_request_body().await?;
         session.read_response_header().await?;
+        while session
+            .response_header()
+            .is_some_and(|head| head.status.is_informational())
+        {
+            session.read_response_header().await?;
+        }
         let head = session.response_header().ok_or("no answer")?;
         let mut response = http::Response::builder().status(head.status);
         for (name, value) in head.headers.iter() {

@@ -19,6 +19,7 @@ use pingora::{Error, ErrorType, OkOrErr, OrErr, Result};
 
 use crate::net::connection_pool::Connected;
 use crate::net::error_text::ErrorText;
+use crate::net::final_head::final_head_of_http1;
 use crate::net::upstream_io::UpstreamIo;
 
 /// The connection of one attempt.
@@ -129,8 +130,10 @@ impl UpstreamSession {
     pub(super) async fn head(&mut self) -> Result<bool> {
         let read = match &mut self.session {
             HttpSession::H1(session) => {
-                let read = while_sending(self.io.as_deref(), self.write_max, pin!(final_head(session))).await;
-                read.and_then(|ends| {
+                let io = self.io.as_deref();
+                let read = while_sending(io, self.write_max, pin!(final_head_of_http1(session))).await;
+                read.and_then(|()| {
+                    let ends = session.is_body_done();
                     let Some(io) = &self.io else { return Ok(ends) };
                     let checked = io.head_came(is_chunked(session));
                     checked.map_err(|_| {
@@ -214,18 +217,6 @@ impl UpstreamSession {
             HttpSession::Custom(()) => false,
         };
         is_reusable.then_some(self.session)
-    }
-}
-
-/// Reads the head of an answer that is no informational one; whether it is all of the answer.
-async fn final_head(session: &mut Http1) -> Result<bool> {
-    loop {
-        session.read_response().await?;
-        match session.get_status().map_or(0, |status| status.as_u16()) {
-            101 => return Error::e_explain(ErrorType::InvalidHTTPHeader, "an upgrade that was not asked for"),
-            status if status < 200 => {}
-            _ => return Ok(session.is_body_done()),
-        }
     }
 }
 

@@ -16,6 +16,7 @@ use pingora::upstreams::peer::HttpPeer;
 use super::message::Message;
 use crate::config::Webhook;
 use crate::net::error_text::ErrorText;
+use crate::net::final_head::final_head;
 use crate::pure::families::by_turns;
 use crate::pure::time::Timestamp;
 use crate::pure::webhook::is_public;
@@ -96,7 +97,7 @@ impl Sender {
         let body = Bytes::from(message.body.clone());
         session.write_request_body(body, true).await.map_err(said)?;
         session.finish_request_body().await.map_err(said)?;
-        session.read_response_header().await.map_err(said)?;
+        final_head(&mut session).await.map_err(said)?;
         let status = session.response_header().map(|header| header.status.as_u16());
         let status = status.ok_or("its answer has no head")?;
         Ok((status, session))
@@ -198,7 +199,15 @@ mod tests {
         let now = Timestamp(1_795_132_800_000);
         let event = Event::new("evt_x".to_owned(), EventKind::Test, now, None, serde_json::json!({}));
         let message = Message::of(&event);
-        for (status, expected) in [("200 OK", Ok(())), ("410 Gone", Err(Unsent::Gone))] {
+        for (status, expected) in [
+            ("200 OK", Ok(())),
+            ("410 Gone", Err(Unsent::Gone)),
+            // What is said before it is no answer.
+            (
+                "100 Continue\r\n\r\nHTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\nHTTP/1.1 200 OK",
+                Ok(()),
+            ),
+        ] {
             let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
             let address = listener.local_addr().unwrap();
             let answers = tokio::spawn(async move {
