@@ -68,6 +68,8 @@ pub fn bill(prices: &PriceTable, ceiling: &Ceiling, held: Credits, used: &Used<'
         Some((cost, markup)) => markup.on(cost)?,
         None => prices.cost(usage, kinds, used.tier)?,
     };
+    // What the provider says that the call cost it is all of it: no token of that is unpaid.
+    let lost = if used.cost.is_some() { Usage::default() } else { lost };
     let (cost, cut) = within_hold(cost, held);
     Ok(Bill {
         usage,

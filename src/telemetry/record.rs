@@ -11,7 +11,7 @@ use crate::pure::money::Credits;
 use crate::pure::time::Timestamp;
 use crate::pure::usage::Usage;
 
-pub use super::labels::{CLIENT_GONE, MAINTENANCE, Outcome, RouteName, STORE, UNKNOWN_TIER};
+pub use super::labels::{CLIENT_GONE, Outcome, RouteName, UNKNOWN_TIER};
 
 /// Where a call ran. Both are empty for a request that reached no provider; the model alone is known of one that was denied.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -43,7 +43,7 @@ pub struct Billed {
 }
 
 /// What a provider delivered or reported beyond what was admitted for the call: it is not charged.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Lost {
     /// Tokens.
     pub usage: Usage,

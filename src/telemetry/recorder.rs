@@ -14,7 +14,7 @@ use crate::clock::monotonic;
 use crate::pure::error::ApiError;
 use crate::pure::ids::{AccountId, KeyId, RequestId};
 use crate::pure::money::Credits;
-use crate::pure::usage::Usage;
+use crate::pure::usage::{CompletionTokens, PromptTokens, Usage};
 
 /// A request's notes on their way. One whose notes went on elsewhere notes nothing.
 #[derive(Debug)]
@@ -117,11 +117,6 @@ impl Recorder {
         self.note(|notes| notes.record.outcome = Outcome::UpstreamFailed);
     }
 
-    /// Why it will be denied, where the error does not say.
-    pub fn because(&mut self, reason: &'static str) {
-        self.note(|notes| notes.record.reason = Some(reason));
-    }
-
     /// An attempt at this target begins.
     pub fn attempt(&mut self, provider: &Arc<str>, upstream_model: &Arc<str>, number: usize) {
         self.note(|notes| notes.attempt(provider, upstream_model, number));
@@ -188,9 +183,19 @@ impl Recorder {
         self.note(|notes| notes.record.billed = Some(Billed { usage, cost, held }));
     }
 
-    /// So much was used beyond what was admitted.
+    /// So much was used beyond what was admitted, and beside what was said to be.
     pub fn lost(&mut self, usage: Usage, cost: Credits) {
-        self.note(|notes| notes.record.lost = Some(Lost { usage, cost }));
+        self.note(|notes| {
+            let before = notes.record.lost.unwrap_or_default();
+            let (prompt, completion) = (before.usage.prompt.0, before.usage.completion.0);
+            notes.record.lost = Some(Lost {
+                usage: Usage {
+                    prompt: PromptTokens(prompt.saturating_add(usage.prompt.0)),
+                    completion: CompletionTokens(completion.saturating_add(usage.completion.0)),
+                },
+                cost: before.cost.saturating_add(cost),
+            });
+        });
     }
 
     /// The charge was cut to what was held.

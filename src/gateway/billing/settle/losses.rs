@@ -4,7 +4,7 @@ use std::num::NonZeroU64;
 
 use serde_json::{Value, json};
 
-use super::debits::{MILLI, settle, settled, usage};
+use super::debits::{COUNTED, MILLI, settle, settled, usage};
 use super::*;
 use crate::gateway::billing::tests::rig::{Asked, Books, STREAM, UNBOUNDED, WHOLE, call_of, event, reported, whole};
 use crate::pure::usage::PromptTokens;
@@ -32,6 +32,39 @@ fn what_was_used_beyond_what_was_admitted_is_the_operators_loss_and_counted() {
     let books = Books::with("10");
     settled(&books, &WHOLE, &[whole("a", &usage(9, 2))], Ending::Complete);
     assert_eq!(books.counted().lost_pico, 0);
+}
+
+/// However many tokens it is of.
+#[test]
+fn of_what_a_provider_says_that_a_call_cost_only_what_is_above_the_hold_is_lost() {
+    for (cost, lost) in [(0.5, 0), (1.5, 500 * MILLI)] {
+        let books = Books::with("10");
+        let asked = Asked {
+            model: "openai/sum",
+            ..STREAM
+        };
+        let last = reported(150, 2, json!({ "cost": cost }));
+        settled(&books, &asked, &[event(COUNTED), last], Ending::Complete);
+        let counted = books.counted();
+        assert_eq!((counted.lost_prompt_tokens, counted.lost_pico), (0, lost), "{cost}");
+    }
+}
+
+/// The second took the first one's place.
+#[test]
+fn two_losses_of_a_call_are_both_counted() {
+    let books = Books::with("10");
+    let mut ctx = books.call(1, &STREAM);
+    let recorder = &mut call_of(&mut ctx).admission.as_mut().unwrap().recorder;
+    let tokens = Usage {
+        prompt: PromptTokens(50),
+        completion: CompletionTokens(0),
+    };
+    recorder.lost(tokens, "0.05".parse().unwrap());
+    recorder.lost(Usage::default(), "0.001".parse().unwrap());
+    drop(ctx);
+    let counted = books.counted();
+    assert_eq!((counted.lost_prompt_tokens, counted.lost_pico), (50, 51 * MILLI));
 }
 
 /// A count is not the provider's: what an error of counting explains is no loss.
