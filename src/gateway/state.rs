@@ -17,7 +17,7 @@ use crate::config::{Config, ConfigError, environment};
 use crate::ledger::Ledger;
 use crate::ledger::embedded::Embedded;
 use crate::ledger::journal::Journal;
-use crate::pure::error::ApiError;
+use crate::pure::error::{ApiError, Unavailable};
 use crate::telemetry::Telemetry;
 
 /// Where credentials are found, now and whenever the configuration is read again.
@@ -173,6 +173,7 @@ impl Tollgate {
     /// 503 as long as they are not open.
     pub(crate) fn books(&self) -> Result<&Books, ApiError> {
         self.shared.books.get().ok_or(ApiError::Unavailable {
+            what: Unavailable::Starting,
             message: "The gateway is starting.",
             retry_after_secs: 1,
         })

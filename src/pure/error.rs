@@ -11,6 +11,7 @@ pub mod operator;
 pub mod provider_words;
 mod stopped;
 mod stream;
+mod unavailable;
 
 pub use self::credit::{AccountShortage, SpendShortage};
 use self::credit::{account_short, credits, quota_exceeded, spent};
@@ -18,6 +19,7 @@ pub use self::limit::LimitKind;
 use self::provider_words::Named;
 pub use self::stopped::AccountStop;
 pub use self::stream::{STREAM_FAILED, STREAM_STOPPED, STREAM_WITHOUT_LEDGER, StreamError};
+pub use self::unavailable::Unavailable;
 
 use super::idempotency::KeyRefusal;
 use super::money::Credits;
@@ -111,9 +113,11 @@ pub enum ApiError {
         /// Seconds until a retry makes sense.
         retry_after_secs: u64,
     },
-    /// Maintenance, or the store cannot be asked.
+    /// Something is missing without which there are no calls.
     Unavailable {
-        /// What is unavailable, in a sentence.
+        /// What.
+        what: Unavailable,
+        /// The same, in a sentence.
         message: &'static str,
         /// Seconds until a retry makes sense.
         retry_after_secs: u64,
@@ -225,31 +229,12 @@ impl WireError {
 }
 
 impl ApiError {
-    /// What comes when the process is about to end.
-    pub const STOPPING: ApiError = ApiError::unavailable("The gateway is stopping.", 1);
-
-    /// As [`STREAM_STOPPED`], where nothing of the answer was sent.
-    pub const STOPPED: ApiError = ApiError::unavailable(STREAM_STOPPED.0, 1);
-
-    /// What comes when the ledger cannot be asked: never "allowed".
-    pub const LEDGER_UNREACHABLE: ApiError = ApiError::unavailable("The ledger cannot be reached right now.", 2);
-
-    /// What comes when no connection to a provider can be opened: too many files are open.
-    pub const NO_SOCKET: ApiError = ApiError::unavailable("The gateway can open no connection right now.", 2);
-
     /// What comes when an account asks for reports faster than they are made.
     pub const REPORTS_AT_ONCE: ApiError = ApiError::RateLimited {
         limit: LimitKind::Reports,
         value: 1,
         retry_after_secs: 1,
     };
-
-    const fn unavailable(message: &'static str, retry_after_secs: u64) -> ApiError {
-        ApiError::Unavailable {
-            message,
-            retry_after_secs,
-        }
-    }
 
     /// The one table from causes to HTTP.
     pub fn to_wire(&self) -> WireError {
@@ -342,6 +327,7 @@ impl ApiError {
             ApiError::Unavailable {
                 message,
                 retry_after_secs,
+                ..
             } => WireError::new(503, "service_unavailable", *message).retry_after(*retry_after_secs),
         }
     }

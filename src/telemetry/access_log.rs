@@ -1,10 +1,11 @@
 //! The access log's writer: a thread that takes what requests have left, four times a second, and writes it in one piece.
 //!
-//! Requests never wait for it. When it falls behind (a full disk, a reader that stalls), lines are dropped and counted. A file that is made
+//! Requests never wait for it. When it falls behind (a full disk, a reader that stalls or has gone), lines are dropped and counted. A file that is made
 //! is for the gateway's user alone, for it says who calls whom; one that is there keeps its mode.
 
 use std::fs::{File, OpenOptions};
 use std::io::{ErrorKind, IsTerminal, Write};
+use std::os::fd::AsFd;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
@@ -25,11 +26,12 @@ pub struct Writer {
 
 /// Where the lines go.
 #[derive(Debug)]
-enum Sink {
-    /// Standard output; columns when it is a terminal.
-    Stdout,
-    /// A file, opened again when it was moved away.
-    File { path: PathBuf, file: File },
+struct Sink {
+    /// Of a file, which is opened again when it was moved away. None: standard output.
+    path: Option<PathBuf>,
+    file: File,
+    /// What was written last is a part of a line.
+    is_torn: bool,
 }
 
 impl Writer {
@@ -41,11 +43,8 @@ impl Writer {
         let closing = Arc::new((Mutex::new(false), Condvar::new()));
         let sink = match to {
             AccessLog::Off => return Ok(Writer { closing, thread: None }),
-            AccessLog::Stdout => Sink::Stdout,
-            AccessLog::File(path) => Sink::File {
-                file: open(path)?,
-                path: path.clone(),
-            },
+            AccessLog::Stdout => Sink::stdout()?,
+            AccessLog::File(path) => Sink::at(path)?,
         };
         telemetry.logs.store(true, Ordering::Relaxed);
         let (telemetry, closes) = (Arc::downgrade(telemetry), Arc::clone(&closing));
@@ -89,8 +88,9 @@ const CLOSE_MAX: Duration = Duration::from_secs(2);
 const CLOSE_PAUSE: Duration = Duration::from_millis(5);
 
 fn run(telemetry: &Weak<Telemetry>, mut sink: Sink, closing: &(Mutex<bool>, Condvar)) {
-    let (mut lines, mut buffer) = (Lines::default(), Vec::new());
-    let human = matches!(sink, Sink::Stdout) && std::io::stdout().is_terminal();
+    // Where each of the lines ends in the buffer.
+    let (mut lines, mut buffer, mut ends) = (Lines::default(), Vec::new(), Vec::new());
+    let human = sink.path.is_none() && sink.file.is_terminal();
     let mut failing = false;
     loop {
         let closes = {
@@ -100,30 +100,28 @@ fn run(telemetry: &Weak<Telemetry>, mut sink: Sink, closing: &(Mutex<bool>, Cond
             *waited.unwrap_or_else(PoisonError::into_inner).0
         };
         let Some(telemetry) = telemetry.upgrade() else { return };
-        let mut count = 0u64;
         telemetry.take_waiting(|records: Waiting| {
             for record in records {
                 match human {
                     true => lines.human(&record, &mut buffer),
                     false => lines.json(&record, &mut buffer),
                 }
-                count = count.saturating_add(1);
+                ends.push(buffer.len());
             }
         });
         if !buffer.is_empty() {
-            let written = sink.write(&buffer);
-            match &written {
-                Ok(()) => {
-                    telemetry.lines.fetch_add(count, Ordering::Relaxed);
-                }
-                Err(error) if error.kind() == ErrorKind::BrokenPipe => {
-                    log::warn!("the access log's reader has gone; it is off from now on");
-                    telemetry.logs.store(false, Ordering::Relaxed);
-                    return;
-                }
-                Err(_) => telemetry.lines_lost(count),
+            let (bytes, written) = sink.write(&buffer);
+            let whole = ends.partition_point(|end| *end <= bytes);
+            let lost = ends.len().saturating_sub(whole);
+            telemetry
+                .lines
+                .fetch_add(u64::try_from(whole).unwrap_or(u64::MAX), Ordering::Relaxed);
+            if lost > 0 {
+                telemetry.lines_lost(u64::try_from(lost).unwrap_or(u64::MAX));
             }
             failing = tell(failing, &written);
+            ends.clear();
+            ends.shrink_to(ENDS_KEPT);
             buffer.clear();
             buffer.shrink_to(BUFFER_KEPT_BYTES);
         }
@@ -144,20 +142,53 @@ fn tell(failed: bool, written: &std::io::Result<()>) -> bool {
 }
 
 impl Sink {
-    fn write(&mut self, text: &[u8]) -> std::io::Result<()> {
-        match self {
-            Sink::Stdout => {
-                let mut stdout = std::io::stdout().lock();
-                stdout.write_all(text)?;
-                stdout.flush()
-            }
-            Sink::File { path, file } => {
-                if moved_away(path, file) {
-                    *file = open(path)?;
-                }
-                file.write_all(text)
+    /// Past the buffer that others print to: what that could not write it would keep, and write later.
+    fn stdout() -> std::io::Result<Sink> {
+        let stdout = std::io::stdout().as_fd().try_clone_to_owned()?;
+        Ok(Sink {
+            path: None,
+            file: stdout.into(),
+            is_torn: false,
+        })
+    }
+
+    fn at(path: &Path) -> std::io::Result<Sink> {
+        Ok(Sink {
+            path: Some(path.to_owned()),
+            file: open(path)?,
+            is_torn: false,
+        })
+    }
+
+    /// How many bytes of the text were written, and why not all. What comes after a part of a line begins a line of its own.
+    fn write(&mut self, text: &[u8]) -> (usize, std::io::Result<()>) {
+        let mut written = 0;
+        let all = self.write_all(text, &mut written);
+        if let Some(last) = written.checked_sub(1).and_then(|last| text.get(last)) {
+            self.is_torn = *last != b'\n';
+        }
+        (written, all)
+    }
+
+    fn write_all(&mut self, text: &[u8], written: &mut usize) -> std::io::Result<()> {
+        if let Some(path) = &self.path
+            && moved_away(path, &self.file)
+        {
+            (self.file, self.is_torn) = (open(path)?, false);
+        }
+        if self.is_torn {
+            self.file.write_all(b"\n")?;
+            self.is_torn = false;
+        }
+        while let Some(rest) = text.get(*written..).filter(|rest| !rest.is_empty()) {
+            match self.file.write(rest) {
+                Ok(0) => return Err(ErrorKind::WriteZero.into()),
+                Ok(bytes) => *written = written.saturating_add(bytes),
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
             }
         }
+        Ok(())
     }
 }
 
@@ -177,13 +208,16 @@ fn open(path: &Path) -> std::io::Result<File> {
 const WRITE_EVERY: Duration = Duration::from_millis(250);
 /// What the buffer keeps after a burst.
 const BUFFER_KEPT_BYTES: usize = 1 << 20;
+const ENDS_KEPT: usize = 1 << 12;
 
 #[cfg(test)]
 mod tests {
     use std::os::unix::fs::PermissionsExt;
 
+    use super::super::recorder::Recorder;
     use super::*;
     use crate::ledger::tests::logged::logged;
+    use crate::pure::ids::RequestId;
 
     #[test]
     fn a_log_that_cannot_be_written_is_told_once_and_so_is_its_end() {
@@ -203,22 +237,64 @@ mod tests {
         assert_eq!(ends, "INFO the access log is written again");
     }
 
+    /// The next line would be the second half of one that no program can read.
+    #[test]
+    fn what_comes_after_a_part_of_a_line_begins_a_line() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("access.log");
+        let mut sink = Sink::at(&path).unwrap();
+        sink.write(b"{\"a\":").1.unwrap();
+        sink.write(b"{}\n").1.unwrap();
+        sink.write(b"{}\n").1.unwrap();
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), "{\"a\":\n{}\n{}\n");
+    }
+
+    /// It was switched off for good, and nothing counted what was not written from then on.
+    #[test]
+    fn what_a_reader_that_has_gone_does_not_get_is_dropped_and_counted() {
+        let (reader, writer) = std::io::pipe().unwrap();
+        let telemetry = Arc::new(Telemetry::default());
+        telemetry.logs.store(true, Ordering::Relaxed);
+        let closing = Arc::new((Mutex::new(false), Condvar::new()));
+        let sink = Sink {
+            path: None,
+            file: File::from(std::os::fd::OwnedFd::from(writer)),
+            is_torn: false,
+        };
+        drop(reader);
+        let thread = std::thread::spawn({
+            let (telemetry, closing) = (Arc::downgrade(&telemetry), Arc::clone(&closing));
+            move || run(&telemetry, sink, &closing)
+        });
+        for calls in 1..=2 {
+            drop(Recorder::new(
+                &telemetry,
+                RequestId::from_bytes([0; 16]),
+                crate::clock::monotonic(),
+            ));
+            while telemetry.lines().1 < calls {
+                std::thread::yield_now();
+            }
+        }
+        assert_eq!(telemetry.lines(), (0, 2));
+        *closing.0.lock().unwrap() = true;
+        closing.1.notify_all();
+        thread.join().unwrap();
+    }
+
     /// It was readable by everybody, as the process' umask left it.
     #[test]
     fn a_file_that_is_made_is_for_its_owner_alone_and_one_that_is_there_keeps_its_mode() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("access.log");
         let mode = || std::fs::metadata(&path).unwrap().permissions().mode() & 0o777;
-        let mut sink = Sink::File {
-            file: open(&path).unwrap(),
-            path: path.clone(),
-        };
+        let mut sink = Sink::at(&path).unwrap();
         assert_eq!(mode(), 0o600);
         std::fs::rename(&path, folder.path().join("moved.log")).unwrap();
-        sink.write(b"a\n").unwrap();
+        sink.write(b"a\n").1.unwrap();
         assert_eq!(mode(), 0o600, "also after a rotation");
         std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o640)).unwrap();
-        sink.write(b"b\n").unwrap();
+        sink.write(b"b\n").1.unwrap();
         drop(open(&path).unwrap());
         assert_eq!(mode(), 0o640);
         assert_eq!(std::fs::read_to_string(&path).unwrap(), "a\nb\n");

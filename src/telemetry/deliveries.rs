@@ -39,12 +39,12 @@ impl Deliveries {
     }
 
     /// What the ledger has: open events, when the oldest of them happened (milliseconds since 1970), and how many were dropped. Says how many
-    /// more were dropped than at the look before.
+    /// more were dropped than at the look before; at the first none, for nobody knows since when.
     pub fn looked(&self, open: u64, oldest: Option<i64>, dropped: u64) -> u64 {
-        self.dropped_before.get_or_init(|| dropped);
+        let known = *self.dropped_before.get_or_init(|| dropped);
         self.waits(open, oldest);
         let before = self.dropped.fetch_max(dropped, Ordering::Relaxed);
-        dropped.saturating_sub(before)
+        dropped.saturating_sub(before.max(known))
     }
 
     /// The same where not all of the ledger could be asked. What was dropped counts once all of it was: else what was dropped before would count as
@@ -73,8 +73,10 @@ impl Deliveries {
         DeliveryFigures {
             results: self.results.each_ref().map(|count| count.load(Ordering::Relaxed)),
             open: self.open.load(Ordering::Relaxed),
-            dropped: self.dropped.load(Ordering::Relaxed),
-            dropped_before: self.dropped_before.get().copied().unwrap_or(0),
+            dropped: self.dropped_before.get().map(|before| {
+                let all = self.dropped.load(Ordering::Relaxed).max(*before);
+                (all, all.saturating_sub(*before))
+            }),
             oldest_age_secs: match oldest {
                 0 => 0,
                 oldest => now.saturating_sub(oldest).max(0) / 1000,
@@ -90,10 +92,9 @@ pub struct DeliveryFigures {
     pub results: [u64; 3],
     /// Events that are still to be told to somebody.
     pub open: u64,
-    /// Events that were dropped in the ledger, since there is one.
-    pub dropped: u64,
-    /// How many of them had been at the first look.
-    pub dropped_before: u64,
+    /// Events that were dropped in the ledger since there is one, and how many of them since the first look. None before that: a count that
+    /// begins with 0 and goes on with those of years would look like news.
+    pub dropped: Option<(u64, u64)>,
     /// The age of the oldest open event in seconds; 0 when there is none.
     pub oldest_age_secs: i64,
 }
@@ -107,23 +108,23 @@ mod tests {
         let deliveries = Deliveries::default();
         assert_eq!(deliveries.looked_in_part(2, Some(1_000), 3), 0);
         let in_part = deliveries.figures(9_000);
-        assert_eq!((in_part.open, in_part.oldest_age_secs, in_part.dropped), (2, 8, 0));
-        deliveries.looked(4, Some(1_000), 10);
+        assert_eq!((in_part.open, in_part.oldest_age_secs, in_part.dropped), (2, 8, None));
+        assert_eq!(deliveries.looked(4, Some(1_000), 10), 0);
         let whole = deliveries.figures(9_000);
-        assert_eq!((whole.open, whole.dropped, whole.dropped_before), (4, 10, 10));
+        assert_eq!((whole.open, whole.dropped), (4, Some((10, 0))));
         assert_eq!(deliveries.looked_in_part(3, Some(1_000), 11), 1, "one more than before");
+        assert_eq!(deliveries.figures(9_000).dropped, Some((11, 1)));
     }
 
     #[test]
     fn what_is_told_to_nobody_has_no_age_and_what_was_dropped_stays_counted() {
         let deliveries = Deliveries::default();
         deliveries.count(DeliveryOutcome::Failed);
-        assert_eq!(deliveries.looked(2, Some(1_000), 3), 3);
+        assert_eq!(deliveries.looked(2, Some(1_000), 3), 0);
         let waiting = DeliveryFigures {
             results: [0, 1, 0],
             open: 2,
-            dropped: 3,
-            dropped_before: 3,
+            dropped: Some((3, 0)),
             oldest_age_secs: 8,
         };
         assert_eq!(deliveries.figures(9_000), waiting);

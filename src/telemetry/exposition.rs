@@ -15,8 +15,9 @@ use prometheus::proto::{Bucket, Counter, Gauge, LabelPair, Metric, MetricFamily,
 use super::counters::{Figures, TargetFigures};
 use super::deliveries::DeliveryFigures;
 use super::payments::PaymentCounts;
-use super::record::{STORE, TargetName};
+use super::record::TargetName;
 use crate::ledger::store_metrics::StoreMetrics;
+use crate::pure::error::Unavailable;
 use crate::pure::histogram::Histogram;
 use crate::pure::money::Credits;
 
@@ -234,7 +235,7 @@ impl Page {
             help,
             vec![histogram(&store, &gauges.store_metrics.latency)],
         );
-        let errors = figures.denials.get(STORE).copied().unwrap_or(0);
+        let errors = figures.denials.get(Unavailable::Ledger.name()).copied().unwrap_or(0);
         let help = "Calls that were refused because the ledger's store could not be asked.";
         self.counters(
             "tollgate_store_errors_total",

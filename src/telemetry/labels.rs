@@ -131,7 +131,7 @@ pub(super) fn reason(error: &ApiError) -> Option<&'static str> {
         ApiError::KeyRepeated(refusal) => refusal.name(),
         ApiError::Internal => "internal",
         ApiError::BodyMemoryFull { .. } => "body_memory_bytes",
-        ApiError::Unavailable { .. } => STORE,
+        ApiError::Unavailable { what, .. } => what.name(),
         ApiError::UpstreamRefused { .. }
         | ApiError::UpstreamBusy { .. }
         | ApiError::UpstreamFailed
@@ -140,10 +140,6 @@ pub(super) fn reason(error: &ApiError) -> Option<&'static str> {
     })
 }
 
-/// The reason of a call that was denied because the ledger could not be asked.
-pub const STORE: &str = "store";
-/// The reason of a call that was denied for maintenance.
-pub const MAINTENANCE: &str = "maintenance";
 /// The kind of a fault: a provider served a call by a tier that the catalogue has no prices for.
 pub const UNKNOWN_TIER: &str = "unknown_service_tier";
 /// The status of a client that left before it got one.

@@ -32,12 +32,12 @@ use crate::gateway::trace;
 use crate::ledger::Caller;
 use crate::net::bounded_stream::head_limit_of;
 use crate::net::{client_ip, request_body};
-use crate::pure::error::ApiError;
+use crate::pure::error::{ApiError, Unavailable};
 use crate::pure::idempotency::{Fingerprint, KeyName};
 use crate::pure::ids::KeyDigest;
 use crate::pure::policy::{Permit, Provenance};
 use crate::pure::request_body::{Endpoint, RequestBody};
-use crate::telemetry::record::{MAINTENANCE, RouteName};
+use crate::telemetry::record::RouteName;
 
 /// What becomes of a request.
 pub(in crate::gateway) enum Decision {
@@ -200,12 +200,12 @@ async fn waited<W: Future>(mut work: Pin<&mut W>) -> (W::Output, Option<Duration
 ///
 /// # Errors
 /// 503 in maintenance.
-fn check_maintenance(books: &Books, ctx: &mut Ctx) -> Result<(), ApiError> {
+fn check_maintenance(books: &Books) -> Result<(), ApiError> {
     if !books.ledger.in_maintenance() {
         return Ok(());
     }
-    ctx.recorder().because(MAINTENANCE);
     Err(ApiError::Unavailable {
+        what: Unavailable::Maintenance,
         message: "The service is under maintenance.",
         retry_after_secs: 30,
     })
@@ -221,7 +221,7 @@ async fn admitted(
 ) -> Result<Option<Box<Call>>, Failed> {
     let snapshot = Arc::clone(&ctx.snapshot);
     let config = &snapshot.config;
-    check_maintenance(books, ctx)?;
+    check_maintenance(books)?;
     let name = idempotency::name(&session.req_header().headers, &caller)?;
     let owner = owner(tollgate, ctx, &caller);
     let from = authenticate::provenance(&session.req_header().headers, &caller);
@@ -250,7 +250,7 @@ async fn admitted(
         // Nothing was waited for since the key was looked up.
         false => caller,
         true => {
-            check_maintenance(books, ctx)?;
+            check_maintenance(books)?;
             authenticate::of_digest(&digest, &auth_context(tollgate, books, &snapshot, ctx.client)).await?
         }
     };

@@ -11,7 +11,7 @@ use super::extend::{paid_now, raise};
 use crate::gateway::context::{Answer, Attempt, Call, Ctx, Stage};
 use crate::ledger::Uncovered;
 use crate::pure::charge::Passing;
-use crate::pure::error::{ApiError, CreditShortage, DEFAULT_RETRY_AFTER_SECS};
+use crate::pure::error::{ApiError, CreditShortage, DEFAULT_RETRY_AFTER_SECS, Unavailable};
 use crate::pure::money::Credits;
 use crate::pure::usage::{CompletionTokens, PromptTokens};
 
@@ -35,6 +35,7 @@ pub(in crate::gateway) fn uncovered(call: &Call) -> Option<ApiError> {
             in_flight: false,
         }),
         Uncovered::NoAnswer => ApiError::Unavailable {
+            what: Unavailable::Ledger,
             message: "The ledger cannot be reached, and what was set aside for this call may be gone.",
             retry_after_secs: DEFAULT_RETRY_AFTER_SECS,
         },

@@ -20,7 +20,7 @@ impl Page {
             signed(figures.oldest_age_secs),
         );
         let help = "Events that were dropped in the ledger: too many were open, or they were too old.";
-        let dropped = vec![counter(&[], number(figures.dropped))];
-        self.counters("tollgate_webhook_events_dropped_total", help, dropped);
+        let dropped = figures.dropped.map(|(all, _)| counter(&[], number(all)));
+        self.counters("tollgate_webhook_events_dropped_total", help, Vec::from_iter(dropped));
     }
 }

@@ -32,10 +32,7 @@ impl Losses {
                 refused.saturating_add(failed)
             }),
             // What an earlier process saw dropped is no news.
-            dropped: gauges
-                .deliveries
-                .dropped
-                .saturating_sub(gauges.deliveries.dropped_before),
+            dropped: gauges.deliveries.dropped.map_or(0, |(_, since)| since),
         }
     }
 

@@ -152,7 +152,7 @@ fn each_loss_is_an_alarm() {
         figures.faults.insert(UpstreamFault { provider, kind }, calls);
     }
     let mut gauges = quiet(None);
-    gauges.deliveries.dropped = 4;
+    gauges.deliveries.dropped = Some((4, 4));
     assert_eq!(
         status_of(&figures, &gauges)["alarms"],
         serde_json::json!([
@@ -166,19 +166,19 @@ fn each_loss_is_an_alarm() {
 fn a_loss_is_told_for_ten_minutes() {
     let (mut gauges, figures) = (quiet(None), Figures::default());
     let mut series = Series::default();
-    (gauges.deliveries.dropped, gauges.deliveries.dropped_before) = (3, 3);
+    gauges.deliveries.dropped = Some((3, 0));
     let is_told =
         |series: &Series, gauges: &Gauges| status_after(series, &figures, gauges)["alarms"] != serde_json::json!([]);
     assert!(
         !is_told(&series, &gauges),
         "they were dropped before this process began"
     );
-    gauges.deliveries.dropped = 4;
+    gauges.deliveries.dropped = Some((4, 1));
     for _ in 0..SAMPLES_MAX {
         assert!(is_told(&series, &gauges));
         series.push(Sample::of(&figures, &gauges, 0));
     }
     assert!(!is_told(&series, &gauges));
-    gauges.deliveries.dropped = 5;
+    gauges.deliveries.dropped = Some((5, 2));
     assert!(is_told(&series, &gauges));
 }

@@ -1,6 +1,6 @@
 //! Every error that the gateway can answer with stands in the description.
 
-use tollgate::pure::error::{AccountShortage, AccountStop, ApiError, CreditShortage, KeyFault, LimitKind};
+use tollgate::pure::error::{AccountShortage, AccountStop, ApiError, CreditShortage, KeyFault, LimitKind, Unavailable};
 use tollgate::pure::idempotency::KeyRefusal;
 use tollgate::pure::ids::RequestId;
 use tollgate::pure::money::Credits;
@@ -62,6 +62,7 @@ fn errors() -> Vec<ApiError> {
         ApiError::UpstreamUnreachable,
         ApiError::BodyMemoryFull { retry_after_secs: 1 },
         ApiError::Unavailable {
+            what: Unavailable::Ledger,
             message: "",
             retry_after_secs: 1,
         },
