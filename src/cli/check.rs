@@ -38,6 +38,9 @@ struct Findings {
     /// The demo that runs here has a port of it.
     #[serde(skip)]
     waits_for_demo: bool,
+    /// A gateway runs that has what this one needs.
+    #[serde(skip)]
+    replaces: bool,
 }
 
 impl Findings {
@@ -106,6 +109,7 @@ impl Findings {
                 self.errors.push(problem.to_string());
             }
         }
+        self.replaces = found.is_replaced;
         if found.is_running {
             let data_dir = config.data_dir.display();
             self.passed.push(format!(
@@ -191,6 +195,7 @@ impl Show for Findings {
         let mut text = lines("ok", &self.passed) + &lines("warning", &self.warnings);
         match (self.good, self.waits_for_demo) {
             (false, _) => {}
+            (true, false) if self.replaces => text.push_str("\nthe gateway can be started: tollgate serve --upgrade\n"),
             (true, false) => text.push_str("\nthe gateway can be started: tollgate serve\n"),
             (true, true) => text.push_str("\nthe gateway can be started once the demo has stopped: tollgate serve\n"),
         }

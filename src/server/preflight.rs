@@ -7,6 +7,7 @@ use std::net::SocketAddr;
 use std::path::Path;
 use std::time::Duration;
 
+use super::listening::is_in_the_way;
 use super::socket::bind;
 use super::upgrade;
 use crate::clock::monotonic;
@@ -24,6 +25,8 @@ pub(crate) struct Preflight {
     pub(crate) taken: Vec<(SocketAddr, ConfigError)>,
     /// A gateway runs with this `data_dir`.
     pub(crate) is_running: bool,
+    /// It has a port or the ledger of this configuration: only a start with `--upgrade` takes them over.
+    pub(crate) is_replaced: bool,
 }
 
 /// What is missing for a start on its own, beside a gateway that may be stopping. Blocks, for about a second at most.
@@ -74,6 +77,7 @@ pub(crate) fn for_check(config: &Config) -> Preflight {
     if is_running && !is_ours {
         found.problems.extend(of_another_ledger(config));
     }
+    found.is_replaced = is_ours;
     found
 }
 
@@ -152,14 +156,19 @@ fn problems(config: &Config, is_running: bool) -> impl Iterator<Item = Problem> 
     ];
     tries.into_iter().filter_map(move |(key, try_it)| {
         let error = try_it(config).err()?;
-        let held_by = match (error.kind(), key) {
-            (ErrorKind::AddrInUse, "admin_listen" | "operator_listen") if is_running => HeldBy::AdminOfRunning,
-            (ErrorKind::AddrInUse | ErrorKind::ResourceBusy, _) if is_running => HeldBy::Running,
-            (ErrorKind::AddrInUse, "listen") => HeldBy::Other(config.listen),
-            (ErrorKind::AddrInUse, "admin_listen") => HeldBy::Other(config.admin_listen),
-            (ErrorKind::AddrInUse, "operator_listen") => {
-                config.operator_address().map_or(HeldBy::Nobody, HeldBy::Other)
-            }
+        let address = match key {
+            "listen" => Some(config.listen),
+            "admin_listen" => Some(config.admin_listen),
+            "operator_listen" => config.operator_address(),
+            _ => None,
+        };
+        let held_by = match (error.kind(), address) {
+            (ErrorKind::ResourceBusy, None) if is_running => HeldBy::Running,
+            (ErrorKind::AddrInUse, Some(address)) => match is_running && may_be_of_running(config, address) {
+                true if key == "listen" => HeldBy::Running,
+                true => HeldBy::AdminOfRunning,
+                false => HeldBy::Other(address),
+            },
             _ => HeldBy::Nobody,
         };
         let key = match (key, &config.store_env) {
@@ -171,6 +180,12 @@ fn problems(config: &Config, is_running: bool) -> impl Iterator<Item = Problem> 
             held_by,
         })
     })
+}
+
+/// Whether the gateway that runs with this `data_dir` has this address, which is taken; where nobody can see what it has, it is taken for its own.
+fn may_be_of_running(config: &Config, address: SocketAddr) -> bool {
+    let own = upgrade::addresses_of_running(&config.data_dir);
+    own.is_none_or(|own| own.iter().any(|one| is_in_the_way(*one, address)))
 }
 
 fn can_be_bound(address: SocketAddr) -> Result<()> {

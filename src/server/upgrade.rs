@@ -15,7 +15,9 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use super::descriptor;
+use super::listening::addresses_of;
 use super::open::StartError;
+use super::peer::Peer;
 pub use super::successor::Successor;
 use crate::failpoints;
 use crate::ledger::control_socket;
@@ -215,13 +217,23 @@ fn is_gone(error: &Error) -> bool {
 
 /// Whether a gateway runs with this `data_dir`.
 pub(crate) fn is_running(data_dir: &Path) -> bool {
-    let Ok(mut line) = control_socket::connect(&socket_path(data_dir)) else {
-        return false;
-    };
+    look(data_dir).is_some()
+}
+
+/// Where the gateway that runs with this `data_dir` listens. None where that cannot be seen: it is another user's, or in another container.
+pub(crate) fn addresses_of_running(data_dir: &Path) -> Option<Vec<SocketAddr>> {
+    let line = look(data_dir)?;
+    let peer = Peer::of(&line).ok()??;
+    addresses_of(peer.process()).ok()
+}
+
+/// A connection to the gateway that runs with this `data_dir`, over which it was told that nothing is wanted of it.
+fn look(data_dir: &Path) -> Option<UnixStream> {
+    let mut line = control_socket::connect(&socket_path(data_dir)).ok()?;
     if let Err(error) = line.write_all(format!("{LOOKS}\n").as_bytes()) {
         log::debug!("the gateway that runs takes no word: {error}");
     }
-    true
+    Some(line)
 }
 
 /// What is said to a gateway by somebody who only wants to know whether it runs.

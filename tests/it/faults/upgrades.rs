@@ -364,3 +364,27 @@ async fn check_and_serve_beside_a_gateway_say_that_it_runs_and_leave_it_alone() 
     let log = site.log();
     assert!(!log.contains("ERROR"), "{log}");
 }
+
+/// It was taken for the gateway's own, whoever had it, and neither a start nor an upgrade came about.
+#[tokio::test(flavor = "multi_thread")]
+async fn check_beside_a_gateway_finds_an_address_that_another_process_has() {
+    let provider = Provider::quick().await;
+    let mut site = Site::new(Ground::Sqlite, &provider, |_| ());
+    site.start(&[]);
+    // This test's own process is the other one.
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = taken.local_addr().unwrap().to_string();
+    for key in ["listen", "admin_listen", "operator_listen"] {
+        let mut before = Value::Null;
+        site.change(|conf| before = std::mem::replace(&mut conf[key], json!(address)));
+        let checked = site.command(&["check"]);
+        let errors = checked["errors"].to_string();
+        assert_eq!(checked["ok"], json!(false), "{key}: {checked}");
+        assert!(errors.contains(key) && errors.contains(&address), "{key}: {checked}");
+        site.change(|conf| match before {
+            Value::Null => drop(conf.as_object_mut().unwrap().remove(key)),
+            before => conf[key] = before,
+        });
+    }
+    assert_eq!(site.command(&["check"])["ok"], json!(true));
+}

@@ -1,0 +1,83 @@
+//! Where a process listens, as the system knows it: whether an address that is taken is that of the gateway which runs, or another's.
+
+use std::collections::HashSet;
+use std::net::SocketAddr;
+
+use procfs::ProcResult;
+use procfs::net::{TcpState, tcp, tcp6};
+use procfs::process::{FDTarget, Process};
+
+/// The addresses at which a process of this network listens.
+///
+/// # Errors
+/// When what it has open cannot be seen from here: it is another user's, or it has ended.
+pub(super) fn addresses_of(process: u32) -> ProcResult<Vec<SocketAddr>> {
+    let number = i32::try_from(process).map_err(|error| procfs::ProcError::Other(error.to_string()))?;
+    let mut sockets = HashSet::new();
+    for open in Process::new(number)?.fd()? {
+        // One that was closed meanwhile is none of a listener's.
+        if let Ok(open) = open
+            && let FDTarget::Socket(socket) = open.target
+        {
+            sockets.insert(socket);
+        }
+    }
+    let over_ipv6 = tcp6().unwrap_or_default(); // A machine may have none.
+    let entries = tcp()?.into_iter().chain(over_ipv6);
+    let own = entries.filter(|entry| entry.state == TcpState::Listen && sockets.contains(&entry.inode));
+    Ok(own.map(|entry| entry.local_address).collect())
+}
+
+/// Whether who listens at one of them keeps others from the other.
+pub(super) fn is_in_the_way(one: SocketAddr, other: SocketAddr) -> bool {
+    let is_any = one.ip().is_unspecified() || other.ip().is_unspecified();
+    one.port() == other.port() && (is_any || one.ip().to_canonical() == other.ip().to_canonical())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::TcpListener;
+
+    use super::*;
+
+    #[test]
+    fn where_this_process_listens_is_known() {
+        let mut listeners = Vec::new();
+        for address in ["127.0.0.1:0", "[::1]:0", "0.0.0.0:0"] {
+            match TcpListener::bind(address) {
+                Ok(listener) => listeners.push(listener),
+                // A machine without IPv6.
+                Err(_) => assert!(address.starts_with('['), "{address}"),
+            }
+        }
+        let known = addresses_of(std::process::id()).unwrap();
+        for listener in listeners {
+            let address = listener.local_addr().unwrap();
+            assert!(known.contains(&address), "{address}: {known:?}");
+            drop(listener);
+            assert!(
+                !addresses_of(std::process::id()).unwrap().contains(&address),
+                "{address}"
+            );
+        }
+    }
+
+    #[test]
+    fn any_address_is_in_the_way_of_each_with_its_port() {
+        for (one, other, is) in [
+            ("127.0.0.1:80", "127.0.0.1:80", true),
+            ("127.0.0.1:80", "127.0.0.1:81", false),
+            ("127.0.0.1:80", "127.0.0.2:80", false),
+            ("0.0.0.0:80", "127.0.0.2:80", true),
+            ("[::1]:80", "[::]:80", true),
+            ("127.0.0.1:80", "[::]:80", true),
+            ("127.0.0.1:80", "[::ffff:127.0.0.1]:80", true),
+        ] {
+            assert_eq!(
+                is_in_the_way(one.parse().unwrap(), other.parse().unwrap()),
+                is,
+                "{one} {other}"
+            );
+        }
+    }
+}
