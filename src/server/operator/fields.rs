@@ -1,7 +1,11 @@
 //! Shapes of fields and parameters, read once: lengths of time, rate limits, ids.
 
+use std::collections::BTreeMap;
+use std::fmt;
+use std::marker::PhantomData;
 use std::str::FromStr;
 
+use serde::de::{Error as _, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 
 use crate::pure::ids::KeyId;
@@ -84,10 +88,50 @@ pub(super) fn present<'de, T: Deserialize<'de>, D: Deserializer<'de>>(
     Option::deserialize(deserializer).map(Some)
 }
 
+/// Names with their values, of which none may come twice: serde alone takes the last in silence.
+#[derive(Debug, Default)]
+pub(super) struct Named<T>(pub(super) BTreeMap<String, T>);
+
+impl<'de, T: Deserialize<'de>> Deserialize<'de> for Named<T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Named<T>, D::Error> {
+        deserializer.deserialize_map(NamedVisitor(PhantomData))
+    }
+}
+
+struct NamedVisitor<T>(PhantomData<T>);
+
+impl<'de, T: Deserialize<'de>> Visitor<'de> for NamedVisitor<T> {
+    type Value = Named<T>;
+
+    fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("an object")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut entries: A) -> Result<Named<T>, A::Error> {
+        let mut named = BTreeMap::new();
+        while let Some((name, value)) = entries.next_entry::<String, T>()? {
+            if named.contains_key(&name) {
+                return Err(A::Error::custom(format_args!("duplicate field {name:?}")));
+            }
+            named.insert(name, value);
+        }
+        Ok(Named(named))
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::pure::time::SPAN_MS_MAX;
+
+    #[test]
+    fn no_name_comes_twice() {
+        let read = |text: &str| serde_json::from_str::<Named<Option<String>>>(text);
+        assert_eq!(read(r#"{"a":"1","b":null}"#).unwrap().0.len(), 2);
+        let why = read(r#"{"a":"1","b":"2","\u0061":"3"}"#).unwrap_err().to_string();
+        assert!(why.starts_with("duplicate field \"a\""), "{why}");
+        assert!(read("[]").is_err());
+    }
 
     #[test]
     fn lengths_of_time() {

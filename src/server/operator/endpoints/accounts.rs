@@ -1,7 +1,5 @@
 //! Accounts: made, listed, shown, changed.
 
-use std::collections::BTreeMap;
-
 use serde::Deserialize;
 
 use crate::ledger::admin::accounts::{ACCOUNTS_MAX, AccountOp, AccountQuery};
@@ -13,7 +11,7 @@ use crate::pure::ids::{AccountId, Tier};
 use crate::pure::money::Credits;
 use crate::server::operator::answer::Answer;
 use crate::server::operator::call::{Call, expect};
-use crate::server::operator::fields::{given, present};
+use crate::server::operator::fields::{Named, given, present};
 use crate::server::operator::shown::{AccountShown, Page};
 
 #[derive(Deserialize)]
@@ -26,7 +24,7 @@ struct New {
     #[serde(default)]
     low_balance: Option<Credits>,
     #[serde(default)]
-    metadata: BTreeMap<String, String>,
+    metadata: Named<String>,
 }
 
 /// What a PATCH changes; what it does not name stays.
@@ -45,7 +43,7 @@ struct Change {
     low_balance: Option<Option<Credits>>,
     /// Null takes a name away.
     #[serde(default, deserialize_with = "given")]
-    metadata: Option<BTreeMap<String, Option<String>>>,
+    metadata: Option<Named<Option<String>>>,
 }
 
 pub(in crate::server::operator) async fn create(call: &Call<'_>) -> Result<Answer, OperatorError> {
@@ -54,6 +52,7 @@ pub(in crate::server::operator) async fn create(call: &Call<'_>) -> Result<Answe
         low_balance_pico: amount("low_balance", new.low_balance)?.map(Some),
         metadata: new
             .metadata
+            .0
             .into_iter()
             .map(|(name, value)| (name, Some(value)))
             .collect(),
@@ -113,7 +112,7 @@ pub(in crate::server::operator) async fn change(call: &Call<'_>) -> Result<Answe
     let terms = TermsChange {
         status: change.status,
         low_balance_pico: low,
-        metadata: change.metadata.unwrap_or_default(),
+        metadata: change.metadata.unwrap_or_default().0,
     };
     terms_are_good(&terms)?;
     let op = if change.tier.is_some() || quota.is_some() {

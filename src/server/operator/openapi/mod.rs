@@ -79,12 +79,12 @@ impl Described {
             responses.insert(status.to_string(), self.success(*status));
         }
         let has_name = self.path.contains('{');
-        let mut refused: Vec<u16> = vec![400, 401, 429, 431, 500, 503];
-        refused.extend((route.needs != Needs::Operator).then_some(403));
+        // 403 also for what every operator may read: a session's request may be another page's.
+        let mut refused: Vec<u16> = vec![400, 401, 403, 421, 429, 431, 500, 503];
         refused.extend(has_name.then_some(404));
         refused.extend(
             (route.takes != Takes::Nothing)
-                .then_some([403, 408, 413, 415])
+                .then_some([408, 413, 415])
                 .into_iter()
                 .flatten(),
         );
@@ -149,8 +149,9 @@ fn meaning(status: u16) -> &'static str {
         409 => {
             "It does not go with what is there: a name or a reference that was used before, credit that is not available, an account that is closed or has too much metadata, a key that is revoked or has expired."
         }
-        413 => "The body is larger than 1 MiB.",
+        413 => "The body is larger than 1 MiB, or than 4 KiB where a session is opened.",
         415 => "The body is not JSON.",
+        421 => "The Host header has a name that is not one of operator_hosts.",
         429 => {
             "Too many wrong tokens from this address, or reports of the account are asked for faster than they are made."
         }

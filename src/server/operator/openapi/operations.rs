@@ -293,7 +293,7 @@ pub(super) const OPERATIONS: [Described; 36] = [
             Some("Command"),
             Success::Json("CommandAnswer"),
         ),
-        &[403],
+        &[404],
     ),
     described(
         "POST",
