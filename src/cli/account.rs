@@ -171,8 +171,8 @@ struct AccountShown {
     line: AccountLine,
     currency: String,
     keys: Vec<KeyShown>,
-    /// What the calls in them owe is not in the balance yet.
-    journals_waiting: u64,
+    /// What the calls in them owe is not in the balance yet. None for a gateway elsewhere: it is not known here.
+    journals_waiting: Option<u64>,
 }
 
 #[derive(Serialize)]
@@ -241,7 +241,7 @@ impl AccountShown {
             line,
             currency: config.currency.clone(),
             keys: view.keys.into_iter().map(KeyShown::of).collect(),
-            journals_waiting: 0,
+            journals_waiting: None,
         }
     }
 }

@@ -38,7 +38,7 @@ impl FromStr for Lifetime {
             Ok(millis) => Ok(Lifetime { millis }),
             Err(SpanError::Malformed) => Err(format!("{text:?} is not a time such as 30d, 12h, 90m or 45s")),
             Err(SpanError::TooLong) => {
-                Err("the time is longer than 36500d; leave it out for a key that does not expire".to_owned())
+                Err("the time is longer than 36500d; leave it out for what does not expire".to_owned())
             }
         }
     }

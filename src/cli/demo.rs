@@ -31,7 +31,7 @@ use crate::clock::Clock;
 use crate::config::{self, AccessLog, Config};
 use crate::ledger::admin::{AdminOp, AdminReply};
 use crate::ledger::control::LedgerAccess;
-use crate::ledger::control_socket;
+use crate::ledger::{KeyRecord, control_socket};
 use crate::pure::catalogue::Purpose;
 use crate::pure::ids::{AccountId, ApiKey, KeyId, Tier, hex};
 use crate::pure::money::Credits;
@@ -319,7 +319,9 @@ fn is_good(config: &Config, account: &AccountId, key: &ApiKey) -> Result<bool, F
         return Err(Failure::wrong_reply());
     };
     let id = KeyId::of(&key.digest());
-    Ok(keys.iter().any(|known| known.id == id && known.revoked.is_none()))
+    let now = Clock::System.now();
+    let is_good = |known: &KeyRecord| known.revoked.is_none() && known.expires.is_none_or(|at| at > now);
+    Ok(keys.iter().any(|known| known.id == id && is_good(known)))
 }
 
 /// Known to this process alone: the gateway asks with it, and the simulated provider answers nobody else.

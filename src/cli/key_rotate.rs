@@ -3,7 +3,6 @@
 use clap::Args;
 use serde::Serialize;
 
-use super::arguments::Lifetime;
 use super::failure::Failure;
 use super::key::{named, random};
 use super::ledger::ask;
@@ -11,7 +10,9 @@ use super::made::{Made, same};
 use super::output::{Answer, Format, Show};
 use crate::config::Config;
 use crate::ledger::admin::{AdminOp, AdminReply, KeyRef};
+use crate::ledger::rotation::OVERLAP_MS_MAX;
 use crate::pure::ids::{AccountId, ApiKey, KeyDigest, KeyId};
+use crate::pure::time::{SpanError, parse_span};
 
 #[derive(Debug, Args)]
 #[command(
@@ -29,7 +30,7 @@ use crate::pure::ids::{AccountId, ApiKey, KeyDigest, KeyId};
 pub(super) struct RotateArgs {
     /// The key's id, or the key itself
     key_or_id: String,
-    /// How long the old key holds on: 24h, 7d; 0: not at all
+    /// How long the old key holds on, up to 366d: 24h, 7d; 0: not at all
     #[arg(long, value_name = "TIME", value_parser = overlap, default_value = "24h")]
     overlap: i64,
 }
@@ -38,7 +39,12 @@ pub(super) struct RotateArgs {
 fn overlap(text: &str) -> Result<i64, String> {
     match text {
         "0" => Ok(0),
-        _ => text.parse::<Lifetime>().map(|lifetime| lifetime.millis),
+        _ => match parse_span(text) {
+            Ok(millis) if millis > 0 && millis <= OVERLAP_MS_MAX => Ok(millis),
+            Ok(0) => Err("the time must be above 0; 0 alone ends the old key at once".to_owned()),
+            Ok(_) | Err(SpanError::TooLong) => Err("an overlap lasts 366d at most".to_owned()),
+            Err(SpanError::Malformed) => Err(format!("{text:?} is not a time such as 7d, 12h, 90m or 45s, or 0")),
+        },
     }
 }
 

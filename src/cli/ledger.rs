@@ -36,7 +36,8 @@ pub(super) enum LedgerCommand {
     #[command(after_help = "Example:\n  tollgate ledger audit\n\n\
         For each account: top-ups - debits = balance, sum of holds = held, usage = debits.\n\n\
         The answer of a gateway that runs on the embedded ledger may take 15 minutes,\n\
-        and a minute with --operator.")]
+        and a minute with --operator. What waits in journals is told on the gateway's own\n\
+        machine alone: with --operator --json, journals_waiting and its like are null.")]
     Audit,
     /// Make counters what their entries say, such as a month's use what its days add up to
     #[command(
@@ -194,12 +195,13 @@ struct Audit {
     accounts: u64,
     at: String,
     findings: Vec<Finding>,
-    /// What the calls in them owe is in no book yet.
-    journals_waiting: u64,
+    /// What the calls in them owe is in no book yet. This and the next two are none for a gateway elsewhere: they are not 0, they are not
+    /// known here.
+    journals_waiting: Option<u64>,
     /// What Redis has acknowledged stands in them, to be asked for once more; nobody has them in hand.
-    journals_acknowledged: u64,
+    journals_acknowledged: Option<u64>,
     /// Files with what could not be billed.
-    journals_refused: Vec<String>,
+    journals_refused: Option<Vec<String>>,
 }
 
 #[derive(Serialize)]
@@ -232,9 +234,14 @@ impl Show for Audit {
             true => format!("the books balance: {checked}\n"),
             false => format!("{checked}\n\n{}", table(&self.findings).text()),
         };
+        if self.journals_waiting.is_none() {
+            text.push_str(
+                "whether calls of processes that died wait in journals there, the gateway's own machine alone tells\n",
+            );
+        }
         waiting::tell_waiting(&mut text, self.journals_waiting);
-        waiting::tell_acknowledged(&mut text, self.journals_acknowledged);
-        for path in &self.journals_refused {
+        waiting::tell_acknowledged(&mut text, self.journals_acknowledged.unwrap_or(0));
+        for path in self.journals_refused.iter().flatten() {
             line(
                 &mut text,
                 format_args!("kept aside, for it could not be billed: {path}"),

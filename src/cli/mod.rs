@@ -331,10 +331,10 @@ Examples:
   tollgate usage acme --period 30d
   tollgate top                                           what happens now
 
-All commands work while the gateway runs and take effect within a second. Where the
-configuration has a mistake, those that only need the ledger say so and go on.
-Relative paths in the configuration count from the current directory. Errors go
-to standard error, with --json as {\"error\":{\"message\":…}}, one a line, and warnings
+All commands work while the gateway runs and take effect within a second, but for
+`ledger recover --unknown-keys` on the embedded ledger. Where the configuration has
+a mistake, those that only need the ledger say so and go on. Relative paths in the
+configuration count from the current directory. Errors go to standard error, with --json as {\"error\":{\"message\":…}}, one a line, and warnings
 as {\"warning\":…}; the exit status is 1 for an error or a failed check and 2 for wrong usage.
 
 Read on: `tollgate help COMMAND`; conf/README.md, which explains running a gateway;
@@ -347,7 +347,9 @@ Examples:
 It lists every mistake with file and line, warns of what is probably a slip, and tries
 what a start needs: ports, folders, the access log, the store. Nothing is made or changed
 for good: to Redis a key is written that is deleted at once.
-The exit status is 1 when `tollgate serve` would not start.";
+Where a gateway runs with this data_dir, what that has counts as there: `tollgate serve
+--upgrade` takes it over. A demo that runs in this folder is only warned of.
+The exit status is 1 when `tollgate serve` would not start for another reason.";
 
 #[cfg(test)]
 mod tests;

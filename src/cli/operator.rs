@@ -234,7 +234,18 @@ fn write(act: &ActShown, text: &mut String) {
     if let Some(subject) = &act.subject {
         told(text, format_args!("  subject  {subject}"));
     }
-    for (name, before, after) in changes(&act.before, &act.after) {
+    // A rotation makes a key, and changes the old one.
+    let after = match act.after.get("key").filter(|_| act.action == "key.rotate") {
+        Some(new) => {
+            told(
+                text,
+                format_args!("  new key  {}", new["id"].as_str().unwrap_or_default()),
+            );
+            &act.after["old"]
+        }
+        None => &act.after,
+    };
+    for (name, before, after) in changes(&act.before, after) {
         told(text, format_args!("  {name}: {before} -> {after}"));
     }
     if let Some(error) = &act.error {

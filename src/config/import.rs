@@ -50,13 +50,14 @@ pub(crate) fn read_rules(path: &Path) -> Result<Rules, ConfigError> {
 /// # Errors
 /// When the rules, the list, the catalogue as it is, or what would become of it has a mistake: the catalogue is left as it is.
 pub fn import(config: &Config, rules: &Path, source: &Path, list: &str, write: Write) -> Result<Import, ConfigError> {
-    let rules = read_rules(rules)?;
+    let rules_at = rules;
+    let rules = read_rules(rules_at)?;
     if !config.providers.contains_key(&rules.provider) {
         let problem = format!(
             "the rules name the provider {}, which is not configured",
             rules.provider
         );
-        return Err(ConfigError::new(source, problem));
+        return Err(ConfigError::new(rules_at, problem));
     }
     let refused = |error: crate::pure::import::ImportError| {
         ConfigError::new(source, error.problem).at(Some(error.line).filter(|line| *line > 0))

@@ -14,7 +14,7 @@ pub struct StripeHook {
     secret: Result<String, String>,
     /// Decimals of the smallest unit of the configuration's currency.
     pub decimals: u32,
-    /// Whether a refund takes all of its amount, also below zero, and not what is available at most.
+    /// Whether a refund takes all of its amount, also below zero, and not the balance at most, of which what running calls hold is a part.
     pub allow_negative: bool,
 }
 

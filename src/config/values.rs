@@ -201,7 +201,7 @@ pub struct TierRules {
 /// Time-outs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Timeouts {
-    /// Until a connection to an upstream stands, TLS included.
+    /// Until a TCP connection to an upstream stands; with TLS it may take twice as long in all.
     pub connect: Duration,
     /// Until the upstream's answer begins.
     pub first_byte: Duration,

@@ -28,7 +28,7 @@ mod records;
 pub mod redis;
 mod refusals;
 mod remote;
-mod rotation;
+pub(crate) mod rotation;
 pub(crate) mod shown;
 pub mod sqlite;
 pub mod store_metrics;

@@ -93,4 +93,4 @@ pub(super) fn taken() -> AdminError {
 }
 
 /// The longest overlap: 366 days.
-const OVERLAP_MS_MAX: i64 = 366 * 86_400_000;
+pub(crate) const OVERLAP_MS_MAX: i64 = 366 * 86_400_000;

@@ -83,7 +83,8 @@ impl Greeting {
         let provider = match simulated {
             true => {
                 "Answers come from a simulated provider, not from a language model.\n\
-                     For a real one, stop this and set OPENAI_API_KEY or OPENROUTER_API_KEY."
+                     For a real one, stop this, set OPENAI_API_KEY or OPENROUTER_API_KEY, and start it\n\
+                     without --simulated and --with-traffic."
             }
             false => "Answers come from the real provider, whose price you pay.",
         };

@@ -14,19 +14,20 @@ use crate::ledger::journal::UnknownKeys;
 use crate::ledger::journal::recover::{acknowledged, put_aside, recover_by_hand, waiting};
 use crate::ledger::{Ledger, ReceiptFiles, StoreError};
 
-/// How many journals of processes that died wait on this machine.
-pub(in crate::cli) fn waiting_of(config: &Config) -> u64 {
-    match &config.store {
-        Store::Remote(_) => 0,
-        Store::Sqlite(_) | Store::Redis(_) | Store::Missing(_) => waiting(&config.data_dir),
-    }
+/// How many journals of processes that died wait on this machine. None for a gateway elsewhere, whose folder cannot be seen from here.
+pub(in crate::cli) fn waiting_of(config: &Config) -> Option<u64> {
+    is_here(config).then(|| waiting(&config.data_dir))
 }
 
-/// How many journals on this machine nobody has in hand of which Redis has acknowledged all.
-pub(super) fn acknowledged_of(config: &Config) -> u64 {
+/// How many journals on this machine nobody has in hand of which Redis has acknowledged all; as [`waiting_of`].
+pub(super) fn acknowledged_of(config: &Config) -> Option<u64> {
+    is_here(config).then(|| acknowledged(&config.data_dir))
+}
+
+fn is_here(config: &Config) -> bool {
     match &config.store {
-        Store::Remote(_) => 0,
-        Store::Sqlite(_) | Store::Redis(_) | Store::Missing(_) => acknowledged(&config.data_dir),
+        Store::Remote(_) => false,
+        Store::Sqlite(_) | Store::Redis(_) | Store::Missing(_) => true,
     }
 }
 
@@ -34,25 +35,22 @@ pub(super) fn acknowledged_of(config: &Config) -> u64 {
 /// of them: they are kept for a while, or refused.
 pub(super) fn acknowledged_elsewhere(config: &Config) -> u64 {
     match &config.store {
-        Store::Sqlite(_) => acknowledged_of(config),
+        Store::Sqlite(_) => acknowledged(&config.data_dir),
         Store::Redis(_) | Store::Missing(_) | Store::Remote(_) => 0,
     }
 }
 
-/// The journals on this machine that were put aside, for not all that stands in them could be billed.
-pub(super) fn refused_of(config: &Config) -> Vec<String> {
-    match &config.store {
-        Store::Remote(_) => Vec::new(),
-        Store::Sqlite(_) | Store::Redis(_) | Store::Missing(_) => {
-            let paths = put_aside(&config.data_dir).into_iter();
-            paths.map(|path| path.display().to_string()).collect()
-        }
-    }
+/// The journals on this machine that were put aside, for not all that stands in them could be billed; as [`waiting_of`].
+pub(super) fn refused_of(config: &Config) -> Option<Vec<String>> {
+    is_here(config).then(|| {
+        let paths = put_aside(&config.data_dir).into_iter();
+        paths.map(|path| path.display().to_string()).collect()
+    })
 }
 
-/// Appends how many journals wait, when some do.
-pub(in crate::cli) fn tell_waiting(text: &mut String, journals: u64) {
-    let (journals, verb) = match journals {
+/// Appends how many journals wait, when some are known to.
+pub(in crate::cli) fn tell_waiting(text: &mut String, journals: Option<u64>) {
+    let (journals, verb) = match journals.unwrap_or(0) {
         0 => return,
         1 => ("1 journal of a process that died".to_owned(), "waits"),
         more => (format!("{more} journals of processes that died"), "wait"),

@@ -84,6 +84,12 @@ fn every_act(place: &Place) {
         rotated["after"]["old"]["id"] == id && rotated["after"]["old"]["expires_at"].is_string(),
         "{rotated}"
     );
+    let text = place.run("operator log --limit 1").stdout;
+    let made = format!("  new key  {}\n", new["id"].as_str().unwrap());
+    assert!(
+        text.contains(&made) && text.contains("  expires_at: null -> ") && !text.contains("  old: "),
+        "{text}"
+    );
     let (_, revoked) = act(place, &format!("key revoke {id}"));
     assert_eq!(about(&revoked), format!("key.revoke acme {id}"));
     let [before, after] = change(&revoked, "revoked_at");

@@ -14,7 +14,7 @@ pub struct PriceMax {
     pub call: ListPrice,
 }
 
-/// Why nobody should take `new` in the place of `old` without having looked: a third of the models are gone, a bound of a model's tokens falls
+/// Why nobody should take `new` in the place of `old` without having looked: more than a third of the models are gone, a bound of a model's tokens falls
 /// below a tenth, a price falls to nothing, moves by more than ten times or is one of what cost nothing, or one that is not as it was is above
 /// `max`.
 pub fn between(old: &Catalogue, new: &Catalogue, max: Option<PriceMax>) -> Option<String> {
