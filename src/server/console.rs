@@ -15,10 +15,11 @@ pub(in crate::server) static PAGE: PageFile = PageFile {
     text: include_str!("console/console.html"),
 };
 
-static FILES: [PageFile; 12] = [
+static FILES: [PageFile; 13] = [
     script("main.js", include_str!("console/main.js")),
     script("api.js", include_str!("console/api.js")),
     script("forms.js", include_str!("console/forms.js")),
+    script("parts.js", include_str!("console/parts.js")),
     script("place.js", include_str!("console/place.js")),
     script("accounts.js", include_str!("console/accounts.js")),
     script("account.js", include_str!("console/account.js")),

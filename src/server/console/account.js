@@ -2,26 +2,31 @@
 
 import { byDay } from "/console/chart.js";
 import { behind, count, counted, days, decimal, el, idText, moment, pico, sum, table, tile, today } from "/console/dom.js";
-import { account, ask, get, may } from "/console/api.js";
+import { account, ask, get, may, report } from "/console/api.js";
 import { confirmDialog, fieldOf } from "/console/forms.js";
+import { inOrder, partOf } from "/console/parts.js";
 import { done, link } from "/console/place.js";
 import { editTerms, status } from "/console/accounts.js";
 import { callColumns } from "/console/calls.js";
-import { creditSection, post } from "/console/credit.js";
-import { keysSection } from "/console/keys.js";
+import { creditSection, creditTable, post } from "/console/credit.js";
+import { keysSection, keysTable } from "/console/keys.js";
 
 const CALLS = 10, NEWEST = 5;
 
 export async function accountView({ name, query }) {
   const range = { from: query.from || today(29), to: query.to || today() };
-  const [facts, statement, credits, keys, calls] = await Promise.all([get(account(name)), get(`${account(name)}/statement`, range),
-    get(`${account(name)}/credits`, { limit: query.credits ? 20 : NEWEST, before: query.credits }), get(`${account(name)}/keys`), get("/v1/generations", { account: name, limit: CALLS })]);
+  const facts = await get(account(name)), isOlder = Boolean(query.credits), inTurn = inOrder();
+  const keys = partOf(() => get(`${account(name)}/keys`), { Keys: page => keysTable(facts, page) });
+  const credits = partOf(() => report(`${account(name)}/credits`, { limit: isOlder ? 20 : NEWEST, before: query.credits }), { Credit: page => creditTable(facts, page, isOlder) }, inTurn);
+  const statement = partOf(() => report(`${account(name)}/statement`, range), { Spend: read => spend(facts, read, range), Statement: read => statementOf(facts, read, range) }, inTurn);
+  const calls = partOf(() => report("/v1/generations", { account: name, limit: CALLS }), { Calls: page => [table("Newest calls", callColumns(), page.data, "No call yet, or no receipts are kept.")] }, inTurn);
   const asked = query.from || query.to ? "statement" : query.credits ? "credit" : null;
   return {
     title: name,
     focus: asked && `[data-part=${asked}] h2`,
-    nodes: [el("p", {}, status(facts), ` tier ${facts.tier} · made ${moment(facts.created_at)} UTC`), tiles(facts), acts(facts), spend(facts, statement, range),
-      creditSection(facts, credits, Boolean(query.credits)), statementSection(facts, statement, range), keysSection(facts, keys), callsSection(name, calls)],
+    nodes: [el("p", {}, status(facts), ` tier ${facts.tier} · made ${moment(facts.created_at)} UTC`), tiles(facts), acts(facts), el("section", {}, el("h2", { tabindex: -1, text: "Spend by day and model" }), statement.places.Spend),
+      creditSection(isOlder, credits.places.Credit), statementSection(facts, range, statement.places.Statement), keysSection(facts, keys.places.Keys), callsSection(name, calls.places.Calls)],
+    load: () => Promise.all([keys, credits, statement, calls].map(part => part.load())),
   };
 }
 
@@ -66,10 +71,15 @@ function rangeForm(name, range) {
 
 function spend(facts, statement, range) {
   const rows = statement.debits.map(({ day, model, cost }) => ({ day, name: model, cost }));
-  return el("section", {}, el("h2", { text: "Spend by day and model" }), byDay("Spend", days(range.from, range.to), rows, facts.currency));
+  return [byDay("Spend", days(range.from, range.to), rows, facts.currency)];
 }
 
-function statementSection(facts, statement, range) {
+// Other days can be asked for whatever comes of these.
+function statementSection(facts, range, place) {
+  return el("section", { data: { part: "statement", ...range } }, el("h2", { tabindex: -1, text: "Statement" }), el("p", { text: `${range.from} to ${range.to}, days of UTC; amounts in ${facts.currency}.` }), rangeForm(facts.name, range), place);
+}
+
+function statementOf(facts, statement, range) {
   const entries = [
     { title: "Time (UTC)", time: true, of: row => moment(row.time) }, { title: "Kind", word: true, of: row => row.kind.replace("_", "-") }, { title: "Amount", number: true, of: row => row.amount },
     { title: "Reference", wide: true, of: row => row.reference }, { title: "Note", wide: true, of: row => row.note }, { title: "Balance", number: true, wide: true, of: row => row.balance },
@@ -81,11 +91,11 @@ function statementSection(facts, statement, range) {
   const debited = pico(sum(statement.debits.map(row => row.cost)));
   const lines = [["Opening balance", statement.opening_balance], ["Credit entries", sum(statement.entries.map(row => row.amount))], ["Debits", decimal(-debited)], ["Closing balance", statement.closing_balance]];
   const csv = `${account(facts.name)}/statement?${new URLSearchParams({ ...range, format: "csv" })}`;
-  return el("section", { data: { part: "statement", ...range } }, el("h2", { tabindex: -1, text: "Statement" }), el("p", { text: `${range.from} to ${range.to}, days of UTC; amounts in ${facts.currency}.` }), rangeForm(facts.name, range), sums(lines),
+  return [sums(lines),
     el("div", { class: "acts" }, el("a", { class: "button", href: csv, download: `statement-${facts.name}-${range.from}-${range.to}.csv`, text: "Download it as CSV" }), el("button", { type: "button", text: "Print it", on: { click: () => print() } })),
     el("h3", { text: "Credit entries" }), table("Credit entries of the statement", entries, statement.entries, "None in these days."),
     el("h3", { text: "Debits by day and model" }), table("Debits of the statement", debits, statement.debits, "None in these days."),
-    el("p", { class: "printed small dim", text: `As of ${moment(Date.now())} UTC` }));
+    el("p", { class: "printed small dim", text: `As of ${moment(Date.now())} UTC` })];
 }
 
 // Lines that add up to the last one, their points below each other.
@@ -95,7 +105,7 @@ function sums(lines) {
   return el("dl", { class: "sum" }, ...lines.flatMap(([title, value]) => [el("dt", { text: title }), el("dd", { text: value, "data-pad": pad(behind(value) ?? 0) })]));
 }
 
-function callsSection(name, calls) {
-  return el("section", {}, el("h2", { text: "Newest calls" }), table("Newest calls", callColumns(), calls.data, "No call yet, or no receipts are kept."),
+function callsSection(name, place) {
+  return el("section", { data: { part: "calls" } }, el("h2", { tabindex: -1, text: "Newest calls" }), place,
     el("p", {}, el("a", { href: link("calls", null, { account: name }), text: `All calls of ${name}` })));
 }

@@ -12,38 +12,41 @@ export const operator = () => who;
 export const currency = () => unit;
 export const whenLost = act => { onLoss = act; };
 
+// `after`: in how many seconds the answer says that it can be asked for again.
 export class Refused extends Error {
-  constructor(status, message, field) { super(message); this.status = status; this.field = field; }
+  constructor(status, message, { field, after } = {}) { super(message); this.status = status; this.field = field; this.after = after; }
 }
 
 // What the role may do, as the session says it; the API decides, this only keeps from offering what it would refuse.
 export const may = right => rights.includes(right);
 
-export async function ask(method, path, body) {
+// `reads`: whether it changes nothing.
+export async function ask(method, path, body, reads = method === "GET") {
   const headers = {};
   if (body !== undefined) headers["content-type"] = "application/json";
   if (method !== "GET") headers["x-csrf-token"] = csrf;
-  let answer;
+  let answer, text;
   try {
     answer = await fetch(path, { method, headers, body: body === undefined ? undefined : JSON.stringify(body), cache: "no-store", credentials: "same-origin" });
+    // It can break off after its head, too.
+    text = await answer.text();
   } catch {
-    throw new Refused(0, noAnswer(method, body));
+    throw new Refused(0, noAnswer(reads, body));
   }
-  const text = await answer.text();
   let read = null;
   try { read = text ? exact(text) : {}; } catch { /* An answer of something in between. */ }
   if (answer.ok && read !== null) return read;
-  const error = new Refused(answer.status, read?.error?.message ?? `The answer has the status ${answer.status}.`, read?.error?.metadata?.field);
+  const error = new Refused(answer.status, read?.error?.message ?? `The answer has the status ${answer.status}.`, { field: read?.error?.metadata?.field, after: Number(answer.headers.get("retry-after")) || undefined });
   if (answer.status === 401 && who !== null) {
     forget();
-    onLoss();
+    onLoss(reads);
   }
   throw error;
 }
 
 // What was only read can be read again; of what writes, credit alone has a reference by which it counts once.
-function noAnswer(method, body) {
-  if (method === "GET") return "There is no answer. Try again in a moment.";
+function noAnswer(reads, body) {
+  if (reads) return "There is no answer. Try again in a moment.";
   return `There is no answer: whether it was done is not known. ${body?.reference ? "The same form can be sent again: its reference counts once." : "Look into the log before it is sent again."}`;
 }
 
@@ -51,9 +54,23 @@ export const get = (path, query = {}) => {
   const set = Object.entries(query).filter(([, value]) => value !== "" && value !== null && value !== undefined);
   return ask("GET", set.length ? `${path}?${new URLSearchParams(set)}` : path);
 };
+
+const AGAIN_SECONDS_MAX = 5;
+
+// A report of an account. On Redis one of them is read at a time: where another is under way yet, it is asked for once more.
+export async function report(path, query) {
+  try {
+    return await get(path, query);
+  } catch (error) {
+    if (error.status !== 429 || !(error.after <= AGAIN_SECONDS_MAX)) throw error;
+    await new Promise(resolve => setTimeout(resolve, error.after * 1000));
+    return get(path, query);
+  }
+}
+
 // A command of the ledger that reads: for what no path of its own tells yet.
 export async function command(op) {
-  const { Ok: reply } = await ask("POST", "/v1/commands", op);
+  const { Ok: reply } = await ask("POST", "/v1/commands", op, true);
   if (reply === undefined) throw new Refused(503, "The ledger does not say it right now.");
   return reply;
 }

@@ -8,7 +8,11 @@ import { done, link } from "/console/place.js";
 const ADDED = [["top_up", "Top-up: paid for"], ["bonus", "Bonus: given"]];
 const CORRECTED = [["correction", "Correction: puts a mistake right"], ["refund", "Refund: paid back"]];
 
-export function creditSection(facts, page, isOlder) {
+export function creditSection(isOlder, place) {
+  return el("section", { data: { part: "credit" } }, el("h2", { tabindex: -1, text: isOlder ? "Older credit" : "Newest credit" }), place);
+}
+
+export function creditTable(facts, page, isOlder) {
   const columns = [
     { title: "Time (UTC)", time: true, of: row => moment(row.time) },
     { title: "Kind", word: true, of: row => row.kind.replace("_", "-") },
@@ -17,9 +21,9 @@ export function creditSection(facts, page, isOlder) {
     { title: "Note", wide: true, of: row => row.note },
     { title: "Balance after", number: true, wide: true, of: row => row.balance },
   ];
-  return el("section", { data: { part: "credit" } }, el("h2", { tabindex: -1, text: isOlder ? "Older credit" : "Newest credit" }), table("Credit, newest first", columns, page.data, "No credit was ever added."),
+  return [table("Credit, newest first", columns, page.data, "No credit was ever added."),
     el("div", { class: "acts" }, isOlder ? el("a", { class: "button", href: link("accounts", facts.name), text: "Newest credit" }) : null,
-      page.next ? el("a", { class: "button", href: link("accounts", facts.name, { credits: page.next }), text: "Older credit" }) : null));
+      page.next ? el("a", { class: "button", href: link("accounts", facts.name, { credits: page.next }), text: "Older credit" }) : null)];
 }
 
 export async function post(facts, first) {
@@ -42,7 +46,7 @@ export async function post(facts, first) {
       return ask("POST", `${account(facts.name)}/credits`, body);
     },
   });
-  if (posted) await done(posted.replayed ? `This reference had counted before: nothing was added. The balance is ${posted.balance}.` : `Posted. The balance is ${posted.balance}.`);
+  if (posted) await done(posted.replayed ? `This reference had counted before: nothing was added to ${facts.name}. The balance is ${posted.balance}.` : `Posted to ${facts.name}. The balance is ${posted.balance}.`);
 }
 
 function amountProblem(text, corrects) {

@@ -8,7 +8,13 @@ import { done, link } from "/console/place.js";
 const words = text => text.split(/[\s,]+/).filter(Boolean);
 const isOver = key => key.state !== "active";
 
-export function keysSection(facts, page) {
+export function keysSection(facts, place) {
+  return el("section", { data: { part: "keys" } }, el("h2", { tabindex: -1, text: "Keys" }),
+    may("keys") && facts.status !== "closed" ? el("div", { class: "acts" }, el("button", { type: "button", class: "main", text: "Create a key", on: { click: () => create(facts) } })) : null,
+    place);
+}
+
+export function keysTable(facts, page) {
   const columns = [
     { title: "Key", of: key => el("div", {}, el("code", { text: key.id }), key.label ? el("div", { class: "small", text: key.label }) : null) },
     { title: "Made (UTC)", time: true, wide: true, of: key => moment(key.created_at) },
@@ -20,9 +26,7 @@ export function keysSection(facts, page) {
       may("keys") && key.state !== "revoked" ? el("button", { type: "button", class: "danger", text: "Revoke", "aria-label": `Revoke ${key.id}`, on: { click: () => revoke(key) } }) : null,
       el("a", { href: link("calls", null, { account: facts.name, key: key.id }), "aria-label": `Calls of ${key.id}`, text: "Calls" })) },
   ];
-  return el("section", { data: { part: "keys" } }, el("h2", { text: "Keys" }),
-    may("keys") && facts.status !== "closed" ? el("div", { class: "acts" }, el("button", { type: "button", class: "main", text: "Create a key", on: { click: () => create(facts) } })) : null,
-    table("Keys", columns, page.data, "None."));
+  return [table("Keys", columns, page.data, "None.")];
 }
 
 async function create(facts) {

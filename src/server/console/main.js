@@ -39,9 +39,15 @@ async function show() {
   const make = view === "accounts" && name ? accountView : found?.[2];
   try {
     if (!make) throw new Error("There is no such page.");
-    const { title, nodes, focus } = await make({ name, query });
+    const { title, nodes, focus, load } = await make({ name, query });
     if (mine !== turn) return;
     draw(title, nodes, focus);
+    // Parts that are read on their own say themselves what fails.
+    await load?.();
+    if (mine !== turn) return;
+    // What stands above it has grown meanwhile.
+    const asked = focus && document.querySelector(focus);
+    if (asked && asked === document.activeElement) asked.scrollIntoView({ block: "nearest" });
   } catch (error) {
     if (mine !== turn || operator() === null) return;
     console.info(error);
