@@ -1,6 +1,8 @@
-// Forms in dialogs: each error stands at its field, Escape leaves, a second click while the first is under way does nothing.
+// Forms in dialogs: each error stands at its field, and Escape leaves. While a form is being sent it can be neither sent again nor left: its
+// answer may be a text that is told once, and another form would do it twice.
 
 import { copier, el } from "/console/dom.js";
+import { operator } from "/console/api.js";
 
 let numbers = 0;
 
@@ -43,65 +45,108 @@ export const amount = { inputmode: "decimal", check: text => (text === "" || DEC
 export function formOf({ fields, act, danger, send, also = [] }) {
   const made = fields.map(fieldOf), problem = el("p", { class: "notice bad", role: "alert" });
   const button = el("button", { type: "submit", class: danger ? "danger" : "main", text: act });
-  const form = el("form", { novalidate: true }, ...made.map(field => field.box), problem, el("div", { class: "acts" }, button, ...also));
+  const state = el("span", { class: "dim small", role: "status" });
+  const form = el("form", { novalidate: true }, ...made.map(field => field.box), problem, el("div", { class: "acts" }, button, ...also, state));
   let busy = false;
+  const setBusy = now => {
+    busy = now;
+    // Not `disabled`: the button would lose the focus.
+    for (const name of ["aria-disabled", "aria-busy"]) if (now) button.setAttribute(name, "true"); else button.removeAttribute(name);
+    for (const other of also) other.disabled = now;
+    state.textContent = now ? "Sending…" : "";
+  };
   form.addEventListener("submit", async event => {
     event.preventDefault();
     if (busy) return;
     problem.replaceChildren();
     const wrong = made.filter(field => !field.check());
     if (wrong.length) { wrong[0].input.focus(); return; }
-    busy = true;
-    button.setAttribute("aria-disabled", "true");
+    setBusy(true);
     try {
       await send(Object.fromEntries(made.map(field => [field.name, field.value()])));
     } catch (error) {
       const about = made.find(field => error.field === field.name || new RegExp(`^(the )?${field.name}\\b`, "i").test(error.message));
       if (about) { about.fail(error.message); about.input.focus(); } else problem.textContent = error.message;
     } finally {
-      busy = false;
-      button.removeAttribute("aria-disabled");
+      setBusy(false);
     }
   });
-  return { form, fields: made };
+  return { form, isBusy: () => busy };
 }
 
-// A dialog that is gone once it is closed; resolves to what `close` was given, or null.
+// Dialogs that are open. One that is held ends by `close` alone.
+const open = new Set();
+const isAnyHeld = () => [...open].some(one => one.isHeld());
+
+// Closes what is not held: the page goes to another view, or the session is over.
+export function leaveForms() {
+  for (const one of open) if (!one.isHeld()) one.close(null);
+}
+
+// A browser lets `cancel` be prevented once: of a second Escape the key itself has to be taken, wherever the focus is.
+addEventListener("keydown", event => { if (event.key === "Escape" && isAnyHeld()) event.preventDefault(); });
+addEventListener("beforeunload", event => {
+  if (!isAnyHeld()) return;
+  event.preventDefault();
+  event.returnValue = ""; // For browsers that do not go by the line above.
+});
+
+// Where the focus goes when what opened a dialog is no longer there.
+const startOfPage = () => document.querySelector("body[data-view=sign-in] main input") ?? document.querySelector("main h1");
+
+// A dialog that is gone once it is closed; resolves to what `close` was given, or null. `build` answers its content, and whether it is held now.
 function dialogOf(title, build) {
   return new Promise(resolve => {
     const id = `d${numbers += 1}`, before = document.activeElement;
-    let result = null;
+    let result = null, isClosed = false;
     const dialog = el("dialog", { "aria-labelledby": id });
-    const close = value => { result = value; dialog.close(); };
-    dialog.append(el("h2", { id, text: title, tabindex: -1 }), ...build(close));
+    const close = value => {
+      if (isClosed) return;
+      [result, isClosed] = [value, true];
+      dialog.close();
+    };
+    const { nodes, isHeld } = build(close), one = { isHeld, close };
+    dialog.append(el("h2", { id, text: title, tabindex: -1 }), ...nodes);
+    dialog.addEventListener("cancel", event => { if (isHeld()) event.preventDefault(); });
     dialog.addEventListener("close", () => {
+      // A telephone's second step back closes it all the same.
+      if (!isClosed && isHeld()) { dialog.showModal(); return; }
+      open.delete(one);
       dialog.remove();
-      if (before?.isConnected) before.focus();
+      (before?.isConnected ? before : startOfPage())?.focus();
       resolve(result);
     });
+    open.add(one);
     document.body.append(dialog);
     dialog.showModal();
     (dialog.querySelector("input, select, textarea") ?? dialog.querySelector("h2")).focus();
   });
 }
 
-const cancel = close => el("button", { type: "button", text: "Cancel", on: { click: () => close(null) } });
-
 export function formDialog({ title, about, fields, act, danger, send }) {
   return dialogOf(title, close => {
-    const { form } = formOf({ fields, act, danger, send: async values => close(await send(values) ?? true), also: [cancel(close)] });
-    return [...(about ? [el("p", { text: about })] : []), form];
+    const cancel = el("button", { type: "button", text: "Cancel", on: { click: () => close(null) } });
+    const sendAndClose = async values => {
+      try {
+        close(await send(values) ?? true);
+      } catch (error) {
+        // The page behind it asks for a token already.
+        if (error.status === 401 && operator() === null) close(null); else throw error;
+      }
+    };
+    const { form, isBusy } = formOf({ fields, act, danger, send: sendAndClose, also: [cancel] });
+    return { nodes: [...(about ? [el("p", { text: about })] : []), form], isHeld: isBusy };
   });
 }
 
 // Asks before something that cannot be taken back.
 export const confirmDialog = (title, about, act, send) => formDialog({ title, about, fields: [], act, danger: true, send });
 
-// Shows a text that is told once.
+// Shows a text that is told once: it is held until its button says that it is kept.
 export function secretDialog(title, text, name) {
-  return dialogOf(title, close => [
+  return dialogOf(title, close => ({ isHeld: () => true, nodes: [
     el("p", { text: `This is the only time that ${name} is shown: the gateway keeps no more than its digest.` }),
     el("pre", { class: "secret", tabindex: 0, role: "region", "aria-label": name, data: { secret: "yes" }, text }),
     el("div", { class: "acts" }, copier(() => text, name), el("button", { type: "button", class: "main", text: "I have kept it", on: { click: () => close(true) } })),
-  ]);
+  ] }));
 }

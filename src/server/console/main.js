@@ -2,7 +2,7 @@
 
 import { $, el, say } from "/console/dom.js";
 import { may, operator, resume, signIn, signOut, whenLost } from "/console/api.js";
-import { formOf } from "/console/forms.js";
+import { formOf, leaveForms } from "/console/forms.js";
 import { place, showBy, takeTold } from "/console/place.js";
 import { accountsView } from "/console/accounts.js";
 import { accountView } from "/console/account.js";
@@ -70,8 +70,12 @@ function signInView(text) {
 }
 
 showBy(show);
-whenLost(() => { turn += 1; signInView("The session has ended. Sign in again."); });
+whenLost(reads => {
+  turn += 1;
+  leaveForms();
+  signInView(`The session has ended${reads ? "" : ", and what was sent was not done"}. Sign in again.`);
+});
 $("leave").addEventListener("click", async () => { try { await signOut(); } finally { turn += 1; signInView(); } });
 $("skip").addEventListener("click", event => { event.preventDefault(); $("main").focus(); });
-addEventListener("hashchange", show);
+addEventListener("hashchange", () => { leaveForms(); show(); });
 try { await resume(); await show(); } catch (error) { signInView(error.message); }
