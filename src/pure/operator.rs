@@ -11,7 +11,7 @@ use super::ids::{ApiKey, KeyDigest};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Role {
-    /// Reads everything, changes nothing.
+    /// Reads everything but the operators, changes nothing.
     Read,
     /// Suspends accounts and manages keys.
     Support,

@@ -17,8 +17,15 @@ function difference(before, after, within = "") {
   return names.flatMap(name => difference(before?.[name], after?.[name], within ? `${within}.${name}` : name)).map(line => line.replace(": – → ", ": "));
 }
 
+// One that was refused has nothing after it, and changed nothing. A rotation makes a key, and changes when the old one ends.
+function changed({ action, before, after }) {
+  if (after === null || after === undefined) return [];
+  if (action !== "key.rotate" || !isObject(after.key)) return difference(before, after);
+  return [`new key: ${after.key.id}`, ...(isObject(after.old) ? difference(before, after.old) : [])];
+}
+
 function change(act) {
-  const lines = difference(act.before, act.after);
+  const lines = changed(act);
   if (!lines.length) return "–";
   const list = el("ul", { class: "plain small" }, ...lines.map(text => el("li", { text })));
   return lines.length <= 3 ? list : el("details", {}, el("summary", { text: `${lines.length} values` }), list);
@@ -40,7 +47,7 @@ export async function logView({ query }) {
       page.next ? el("a", { class: "button", href: link("log", null, { account: query.account, before: page.next }), text: "Older acts" }) : null)] };
 }
 
-const ROLES = [["read", "read: sees everything, changes nothing"], ["support", "support: suspends accounts, manages keys"], ["billing", "billing: adds and corrects credit"], ["admin", "admin: may do all there is"]];
+const ROLES = [["read", "read: sees everything but the operators, changes nothing"], ["support", "support: suspends accounts, manages keys"], ["billing", "billing: adds and corrects credit"], ["admin", "admin: may do all there is"]];
 
 export async function operatorsView() {
   const operators = (await get("/v1/operators")).data;
