@@ -5,18 +5,14 @@ import assert from "node:assert/strict";
 import { once } from "node:events";
 import { createServer } from "node:http";
 import { after, before, test } from "node:test";
-import { demo, fill, launch, pageOf, SCRIPT, sellModel, until } from "./support.mjs";
+import { askOperatorApi, demo, fill, launch, pageOf, SCRIPT, sellModel, until } from "./support.mjs";
 
 const MODEL = "evil/<img/src=x/onerror=window.broken=1>";
 // Names of keys, operators and references have less room.
 const SHORT = "<img src=x onerror=window.broken=1>";
 let gateway, browser, attacker;
 
-async function api(method, path, body) {
-  const answer = await fetch(new URL(path, gateway.console), { method, headers: { authorization: `Bearer ${gateway.operator_token}`, "content-type": "application/json" }, body: body && JSON.stringify(body) });
-  const text = await answer.text();
-  return { status: answer.status, body: text ? JSON.parse(text) : null };
-}
+const api = (...request) => askOperatorApi(gateway, ...request);
 
 before(async () => {
   gateway = await demo();

@@ -3,16 +3,14 @@
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { after, before, test } from "node:test";
-import { demo, fill, focused, isSound, launch, pageOf, press, ROWS, SCRIPT, shot, tabTo } from "./support.mjs";
+import { askOperatorApi, demo, fill, focused, goToAccount, isAccount, isSound, launch, pageOf, press, ROWS, SCRIPT, shot, signInto, tabTo, told, viewIs } from "./support.mjs";
 
 const ACCOUNTS = Number(process.env.TOLLGATE_CONSOLE_ACCOUNTS ?? 10_000), AT_ONCE = 32;
 let gateway, browser;
 
-async function api(method, path, body, token = gateway.operator_token) {
-  const answer = await fetch(new URL(path, gateway.console), { method, headers: { authorization: `Bearer ${token}`, "content-type": "application/json" }, body: body && JSON.stringify(body) });
-  const text = await answer.text();
-  return { status: answer.status, body: text ? JSON.parse(text) : null };
-}
+const api = (...request) => askOperatorApi(gateway, ...request);
+const signIn = (page, token) => signInto(page, gateway, token);
+const toAccount = (page, name) => goToAccount(page, gateway, name);
 
 const call = (key, model, content = "Tell me a short story.") => fetch(`${gateway.base_url}/llm/chat`, {
   method: "POST", headers: { authorization: `Bearer ${key}`, "content-type": "application/json" }, body: JSON.stringify({ model, messages: [{ role: "user", content }] }),
@@ -38,17 +36,6 @@ after(async () => {
   await gateway?.stop();
 });
 
-const viewIs = (page, view) => page.waitForSelector(`body[data-view=${view}]`);
-const notice = page => page.textContent("#notice");
-
-// What was done is told, and has the focus.
-async function told(page, words) {
-  await page.waitForFunction(words => {
-    const notice = document.querySelector("#notice");
-    return notice?.textContent.includes(words) && !document.querySelector("dialog") && document.activeElement === notice;
-  }, words);
-}
-
 // On paper an account is its statement, without what can be pressed there.
 async function isPrinted(page, balance, name) {
   await page.emulateMedia({ media: "print" });
@@ -58,19 +45,6 @@ async function isPrinted(page, balance, name) {
   await shot(page, name);
   await page.emulateMedia({ media: "screen" });
 }
-
-async function signIn(page, token = gateway.operator_token) {
-  await page.goto(gateway.console);
-  await viewIs(page, "sign-in");
-  await fill(page, "Operator's token", token);
-  await page.keyboard.press("Enter");
-  await viewIs(page, "accounts");
-}
-
-const toAccount = async (page, name) => {
-  await page.goto(`${gateway.console}#/accounts/${name}`);
-  await page.waitForFunction(name => document.querySelector("h1")?.textContent === name && document.body.dataset.view, name);
-};
 
 // The model that fails is called by no other step and at no other width: a breaker that is open would refuse those.
 for (const [width, number, failing] of [[1280, 4217, "simulated/mini"], [400, 7331, "simulated/vendor/model:free"]]) {
@@ -107,8 +81,7 @@ for (const [width, number, failing] of [[1280, 4217, "simulated/mini"], [400, 73
       await page.keyboard.press("Enter");
       await page.waitForFunction(() => document.querySelectorAll("tbody tr:not(.more)").length === 1);
       await press(page, name, "a");
-      await viewIs(page, "accounts");
-      await page.waitForFunction(name => document.querySelector("h1").textContent === name, name);
+      await isAccount(page, name);
       await isSound(page, "console-account-new");
     });
 
@@ -187,6 +160,7 @@ for (const [width, number, failing] of [[1280, 4217, "simulated/mini"], [400, 73
       await press(page, "Show these days");
       // The view of these days, and not the one before it.
       await page.waitForSelector(`[data-part=statement][data-from="${year}-${month}-${day}"]`);
+      await viewIs(page, "accounts");
       assert.equal((await focused(page)).name, "Statement");
       await isSound(page, "console-account");
       const text = await page.textContent("[data-part=statement]");

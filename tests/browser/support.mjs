@@ -127,3 +127,36 @@ export async function fill(page, name, text) {
   await page.keyboard.press("Control+a");
   if (text === "") await page.keyboard.press("Delete"); else await page.keyboard.type(text);
 }
+
+// The operators' interface, beside the console: by the demo's own token where no other is given.
+export async function askOperatorApi(gateway, method, path, body, token = gateway.operator_token) {
+  const answer = await fetch(new URL(path, gateway.console), { method, headers: { authorization: `Bearer ${token}`, "content-type": "application/json" }, body: body && JSON.stringify(body) });
+  const text = await answer.text();
+  return { status: answer.status, body: text ? JSON.parse(text) : null };
+}
+
+// The console shows this view, all its parts included.
+export const viewIs = (page, view) => page.waitForSelector(`body[data-view=${view}]`);
+
+// What was done is told and has the focus, and the view is as it is after it.
+export async function told(page, words) {
+  await page.waitForFunction(words => {
+    const notice = document.querySelector("#notice");
+    return notice?.textContent.includes(words) && !document.querySelector("dialog") && document.activeElement === notice && document.body.dataset.view;
+  }, words);
+}
+
+export async function signInto(page, gateway, token = gateway.operator_token) {
+  await page.goto(gateway.console);
+  await viewIs(page, "sign-in");
+  await fill(page, "Operator's token", token);
+  await page.keyboard.press("Enter");
+  await viewIs(page, "accounts");
+}
+
+export const isAccount = (page, name) => page.waitForFunction(name => document.querySelector("h1")?.textContent === name && document.body.dataset.view, name);
+
+export async function goToAccount(page, gateway, name) {
+  await page.goto(`${gateway.console}#/accounts/${name}`);
+  await isAccount(page, name);
+}
