@@ -1,6 +1,8 @@
 """A real Prometheus scrapes a loaded gateway: it accepts the shipped rules, and every query of the shipped dashboard returns data."""
 
 import json
+import re
+import subprocess
 import time
 from decimal import Decimal
 
@@ -55,6 +57,43 @@ def test_every_query_of_the_dashboard_returns_data(gateway, prometheus):
                 left.append((title, query))
         missing = left
     assert not missing, f"no data for {missing}"
+
+
+@pytest.mark.parametrize(
+    ("values", "up", "start", "shown"),
+    [
+        ("_x240 3+0x20", "1+0x260", "-86400+0x260", 3),
+        ("_x240 3+0x20", "_x240 1+0x20", "_x240 3590+0x20", 3),
+        ("3+0x260", "1+0x260", "-86400+0x260", 0),
+        ("_x240 3+0x20", "_x240 1+0x20", "-86400+0x260", 0),
+    ],
+    ids=["a new series", "a new process", "an old loss", "an old loss and a new Prometheus"],
+)
+def test_the_loss_panels_show_a_first_loss_and_no_old_one(tmp_path, values, up, start, shown):
+    """Each query with an hour in it, over series that begin with a call, one hour and a minute from the first scrape on."""
+    labels = 'instance="gw",job="tollgate"'
+    found = [(title, query.replace("$instance", ".*")) for title, query in queries() if " offset 1h" in query]
+    assert len(found) == 6
+    cases = []
+    for title, query in found:
+        name, selector = re.search(r"increase\((\w+)\{([^}]*)\}", query).groups()
+        kind = ',kind="unknown_service_tier"' if "kind=" in selector else ""
+        result = ',result="refused"' if "result" in selector else ""
+        series = f'{name}{{{labels},model="a/b"{kind}{result}}}'
+        sample = {"labels": '{model="a/b"}' if "by (model)" in query else "{}", "value": shown}
+        given = {series: values, f"up{{{labels}}}": up, f"process_start_time_seconds{{{labels}}}": start}
+        cases.append(
+            {
+                "name": title,
+                "interval": "15s",
+                "input_series": [{"series": one, "values": these} for one, these in given.items()],
+                "promql_expr_test": [{"expr": query, "eval_time": "61m", "exp_samples": [sample]}],
+            }
+        )
+    # JSON is YAML.
+    (tmp_path / "dashboard_test.yaml").write_text(json.dumps({"evaluation_interval": "1m", "tests": cases}))
+    tested = subprocess.run(["promtool", "test", "rules", tmp_path / "dashboard_test.yaml"], capture_output=True, text=True)
+    assert tested.returncode == 0, tested.stderr + tested.stdout
 
 
 def test_the_rules_are_loaded(prometheus):
