@@ -24,7 +24,7 @@ pub struct Figures {
     pub faults: BTreeMap<UpstreamFault, u64>,
     /// Answers of earlier calls that were given again for an idempotency key.
     pub replays: u64,
-    /// The gateway's own time, by route.
+    /// The gateway's own time, by route; see [`Record::overhead`].
     pub overheads: BTreeMap<RouteName, Histogram>,
 }
 

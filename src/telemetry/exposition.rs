@@ -182,7 +182,7 @@ impl Page {
             let labels = [("provider", &*fault.provider), ("kind", fault.kind)];
             counter(&labels, number(*count))
         });
-        let help = "Attempts that a provider failed, by what went wrong.";
+        let help = "Attempts that a provider failed, by what went wrong. Kinds unknown_service_tier and implausible_usage: answers that succeeded.";
         self.counters("tollgate_upstream_errors_total", help, faults.collect());
         let tried = sorted(figures)
             .into_iter()
@@ -226,7 +226,7 @@ impl Page {
         self.histograms("gen_ai_server_time_to_first_token_seconds", help, firsts);
         let overheads = figures.overheads.iter();
         let overheads = overheads.map(|(route, times)| histogram(&[("route", route.name())], times));
-        let help = "The gateway's own time: not spent waiting for the provider or for the request's body.";
+        let help = "The gateway's own time, not spent waiting for the provider or for the request's body; with what a client takes for the last part of its answer.";
         self.histograms("tollgate_overhead_seconds", help, overheads.collect());
         let store = [("store", gauges.store_metrics.kind)];
         let help = "How long the ledger's store took: a reserve in Redis, a commit of the embedded ledger.";

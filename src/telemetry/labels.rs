@@ -142,5 +142,7 @@ pub(super) fn reason(error: &ApiError) -> Option<&'static str> {
 
 /// The kind of a fault: a provider served a call by a tier that the catalogue has no prices for.
 pub const UNKNOWN_TIER: &str = "unknown_service_tier";
+/// The kind of a fault: a provider reported completions that cannot be.
+pub const IMPLAUSIBLE_USAGE: &str = "implausible_usage";
 /// The status of a client that left before it got one.
 pub const CLIENT_GONE: u16 = 499;

@@ -11,7 +11,7 @@ use crate::pure::money::Credits;
 use crate::pure::time::Timestamp;
 use crate::pure::usage::Usage;
 
-pub use super::labels::{CLIENT_GONE, Outcome, RouteName, UNKNOWN_TIER};
+pub use super::labels::{CLIENT_GONE, IMPLAUSIBLE_USAGE, Outcome, RouteName, UNKNOWN_TIER};
 
 /// Where a call ran. Both are empty for a request that reached no provider; the model alone is known of one that was denied.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -27,8 +27,15 @@ pub struct TargetName {
 pub struct UpstreamFault {
     /// The provider's name in the configuration.
     pub provider: Arc<str>,
-    /// One of the few names that `gateway::recorder`, the circuit breaker and the settlement give.
+    /// One of the few names that `gateway::recorder` and the settlement give.
     pub kind: &'static str,
+}
+
+impl UpstreamFault {
+    /// Whether an attempt failed: false for an answer that succeeded, and whose report or tier is what is wrong.
+    pub fn is_failure(&self) -> bool {
+        !matches!(self.kind, IMPLAUSIBLE_USAGE | UNKNOWN_TIER)
+    }
 }
 
 /// What a call was billed.
@@ -103,7 +110,7 @@ pub struct Record {
     pub duration: Duration,
     /// From the header's arrival to the first piece of the answer.
     pub first_event: Option<Duration>,
-    /// Time not spent waiting for the provider or for the request's body.
+    /// Time not spent waiting for the provider or for the request's body; with what the client takes for the last part of its answer.
     pub overhead: Duration,
 }
 

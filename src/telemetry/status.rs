@@ -123,7 +123,7 @@ struct ProviderLine {
     provider: String,
     live: i64,
     requests: u64,
-    /// Attempts that failed.
+    /// Attempts that failed; not answers that are only doubted, or served by a tier without prices.
     faults: u64,
     breakers: usize,
     breakers_open: usize,
@@ -336,7 +336,7 @@ fn providers(figures: &Figures, gauges: &Gauges) -> Vec<ProviderLine> {
             None => *times = Some(target.first_event.clone()),
         }
     }
-    for (fault, count) in &figures.faults {
+    for (fault, count) in figures.faults.iter().filter(|(fault, _)| fault.is_failure()) {
         if let Some((line, _)) = lines.get_mut(&*fault.provider) {
             line.faults = line.faults.saturating_add(*count);
         }
@@ -370,6 +370,12 @@ const NANOS_PER_MS: u64 = 1_000_000;
 const LAG_SECS_MAX: u64 = 10;
 /// An age of the oldest call in the journal that is one.
 const JOURNAL_SECS_MAX: i64 = 3_600;
+/// Debits that wait for the ledger's store and are none yet.
+const UNSETTLED_MAX: u64 = 5_000;
+/// An age of the catalogue that is none yet: 45 days.
+const CATALOGUE_SECS_MAX: i64 = 45 * 86_400;
+/// An age of the oldest event that waits for a webhook that is none yet.
+const EVENT_SECS_MAX: i64 = 3_600;
 /// An age of the last audit that is one: so many times the time from one to the next, and the grace, for an audit takes its time.
 const AUDIT_INTERVALS_MAX: i64 = 3;
 const AUDIT_GRACE_SECS: i64 = 900;

@@ -305,6 +305,22 @@ const THINKS: Duration = Duration::from_millis(50);
 const CONNECT: Duration = Duration::from_millis(150);
 
 #[tokio::test]
+async fn a_start_without_the_credentials_of_its_providers_is_an_alarm_on_the_status_page() {
+    let upstream = Upstream::unused().await;
+    let alarms = async |is_set: bool| {
+        let process = Process::start(&upstream, |conf| {
+            for provider in ["main", "spare"].into_iter().filter(|_| !is_set) {
+                conf["providers"][provider]["api_key_env"] = json!("TOLLGATE_TEST_NEVER_SET");
+            }
+        })
+        .await;
+        process.admin.get("//status.json").await.json()["alarms"].clone()
+    };
+    assert_eq!(alarms(true).await, json!([]));
+    assert_eq!(alarms(false).await, json!(["no model is on sale: every call gets 404"]));
+}
+
+#[tokio::test]
 async fn a_provider_that_refuses_the_gateways_own_credential_is_an_alarm_until_it_takes_it() {
     let refusals = [401, 402, 403].map(|status| Reply::refusal(status, &[], "Incorrect API key"));
     let answers = refusals.into_iter().chain([Reply::chat("Hi", 9, 1)]);

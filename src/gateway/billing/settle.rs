@@ -25,7 +25,7 @@ use crate::pure::prices::Served;
 use crate::pure::prompt_count::{counted_prompt, unread_prompt};
 use crate::pure::receipt::PricedBy;
 use crate::pure::usage::{CompletionTokens, Usage};
-use crate::telemetry::record::UNKNOWN_TIER;
+use crate::telemetry::record::{IMPLAUSIBLE_USAGE, UNKNOWN_TIER};
 
 /// Closes calls; those whose prompt is long and was not reported by the provider are counted on a thread of its own.
 pub(in crate::gateway) struct Settler {
@@ -161,14 +161,13 @@ impl Settler {
                 .implausible(&closed.admission.caller.account.id, &self.clock)
         {
             log::error!(
-                "MONEY: {model} reports completions that cannot be to several accounts; its target is passed over: {}",
-                crate::gateway::upstream::circuit_breaker::IMPLAUSIBLE_USAGE
+                "MONEY: {model} reports completions that cannot be to several accounts; its target is passed over: {IMPLAUSIBLE_USAGE}"
             );
         }
         let recorder = &mut closed.admission.recorder;
         recorder.reports_rejected(metered.rejected_reports.max(1));
         if metered.is_implausible {
-            recorder.fault(crate::gateway::upstream::circuit_breaker::IMPLAUSIBLE_USAGE);
+            recorder.fault(IMPLAUSIBLE_USAGE);
         }
     }
 

@@ -135,8 +135,6 @@ pub(crate) fn is_provider_down<'b>(targets: impl Iterator<Item = &'b Breaker> + 
     is_one_open && !targets.clone().any(|target| target.has_answered_since(since_ms))
 }
 
-/// Why a breaker opens whose target reports completions that cannot be.
-pub(crate) const IMPLAUSIBLE_USAGE: &str = "implausible_usage";
 /// Accounts that have to see it.
 const ACCOUNTS_DECEIVED: usize = 3;
 /// Within how long.

@@ -56,7 +56,7 @@ impl Page {
         self.counters("tollgate_unbilled_tokens_total", help, lost);
         let help = "What they would have cost the accounts.";
         self.counters("tollgate_unbilled_credits_total", help, lost_credits);
-        let help = "Charges that were cut to what was held: a fault of the gateway.";
+        let help = "Charges that were cut to what was held: a provider reported kinds, or served a tier, that were not asked for.";
         self.counters("tollgate_charges_cut_total", help, cuts);
         let help = "Answers above the catalogue's maximum, whose holds paid for them or were to be raised, by what became of that.";
         self.counters("tollgate_hold_extensions_total", help, raised);
@@ -96,7 +96,7 @@ impl Page {
             let help = "Accounts whose balance is below zero.";
             self.gauge("tollgate_accounts_below_zero", help, number(accounts));
         }
-        let help = "What could not be taken for refunds, since it was spent: the operator's loss.";
+        let help = "What could not be taken for refunds, since it was spent: the operator's loss. Not of a refund whose posting was not confirmed: the log names each.";
         let short = amount(i128::from(gauges.refunds_short.pico()));
         self.counters("tollgate_refunds_short_credits_total", help, vec![counter(&[], short)]);
         let PaymentCounts {

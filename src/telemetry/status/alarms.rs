@@ -3,7 +3,10 @@
 use super::super::counters::Figures;
 use super::super::exposition::{AuditGauges, Gauges};
 use super::losses::Losses;
-use super::{AUDIT_GRACE_SECS, AUDIT_INTERVALS_MAX, CERTIFICATE_SECS_MIN, JOURNAL_SECS_MAX, LAG_SECS_MAX};
+use super::{
+    AUDIT_GRACE_SECS, AUDIT_INTERVALS_MAX, CATALOGUE_SECS_MAX, CERTIFICATE_SECS_MIN, EVENT_SECS_MAX, JOURNAL_SECS_MAX,
+    LAG_SECS_MAX, UNSETTLED_MAX,
+};
 
 /// What somebody should look at: the same rules as the alerts in conf/prometheus/alerts.yaml, as far as one moment shows them, and what was
 /// lost since `before`.
@@ -25,8 +28,8 @@ pub(super) fn alarms(figures: &Figures, gauges: &Gauges, before: &Losses) -> Vec
     if let Some(audit) = &gauges.audit {
         alarms.extend(of_audits(audit));
     }
-    if store_metrics.unsettled_age.as_secs() >= LAG_SECS_MAX {
-        let (count, secs) = (store_metrics.unsettled, store_metrics.unsettled_age.as_secs());
+    let (count, secs) = (store_metrics.unsettled, store_metrics.unsettled_age.as_secs());
+    if secs >= LAG_SECS_MAX || count > UNSETTLED_MAX {
         alarms.push(format!(
             "{count} debits wait for the ledger's store, the oldest for {secs} s"
         ));
@@ -45,9 +48,7 @@ pub(super) fn alarms(figures: &Figures, gauges: &Gauges, before: &Losses) -> Vec
     if overruns > 0 {
         alarms.push(format!("debits above what was held since the start: {overruns}"));
     }
-    if gauges.refresh_failed {
-        alarms.push("the last refresh of the catalogue failed; the old prices stay".to_owned());
-    }
+    alarms.extend(of_catalogue(gauges));
     if gauges.reload_refused {
         alarms.push("the files on disk have a mistake; an older state is in force".to_owned());
     }
@@ -62,7 +63,28 @@ pub(super) fn alarms(figures: &Figures, gauges: &Gauges, before: &Losses) -> Vec
     for (provider, model, _) in gauges.breakers.iter().filter(|(_, _, open)| *open) {
         alarms.push(format!("{provider} fails: {model} is passed over"));
     }
+    if gauges.deliveries.oldest_age_secs > EVENT_SECS_MAX {
+        let hours = gauges.deliveries.oldest_age_secs / 3_600;
+        alarms.push(format!(
+            "an event has waited for a webhook for {hours} h: the log says why"
+        ));
+    }
     alarms.extend(Losses::of(figures, gauges).alarms(before));
+    alarms
+}
+
+/// What is on sale, and how old its prices are.
+fn of_catalogue(gauges: &Gauges) -> Vec<String> {
+    let mut alarms = Vec::new();
+    if gauges.models == 0 {
+        alarms.push("no model is on sale: every call gets 404".to_owned());
+    }
+    if let Some(secs) = gauges.catalogue_age_secs.filter(|secs| *secs > CATALOGUE_SECS_MAX) {
+        alarms.push(format!("the catalogue's prices are {} d old", secs / 86_400));
+    }
+    if gauges.refresh_failed {
+        alarms.push("the last refresh of the catalogue failed; the old prices stay".to_owned());
+    }
     alarms
 }
 

@@ -92,6 +92,55 @@ fn a_certificate_is_an_alarm_for_its_last_14_days_and_once_it_has_expired() {
     }
 }
 
+/// The bounds of the alerts `TollgateUnsettledDebits`, `TollgateNothingOnSale`, `TollgateCatalogueOld` and `TollgateWebhooksBehind`.
+#[test]
+fn what_waits_what_is_old_and_what_is_not_on_sale_are_alarms_beyond_the_bounds_of_their_alerts() {
+    type Change = fn(&mut Gauges);
+    let cases: [(Change, Option<&str>); 8] = [
+        (|gauges| gauges.store_metrics.unsettled = 5_000, None),
+        (
+            |gauges| gauges.store_metrics.unsettled = 5_001,
+            Some("5001 debits wait for the ledger's store, the oldest for 0 s"),
+        ),
+        (|gauges| gauges.models = 1, None),
+        (
+            |gauges| gauges.models = 0,
+            Some("no model is on sale: every call gets 404"),
+        ),
+        (|gauges| gauges.catalogue_age_secs = Some(45 * 86_400), None),
+        (
+            |gauges| gauges.catalogue_age_secs = Some(45 * 86_400 + 1),
+            Some("the catalogue's prices are 45 d old"),
+        ),
+        (|gauges| gauges.deliveries.oldest_age_secs = 3_600, None),
+        (
+            |gauges| gauges.deliveries.oldest_age_secs = 3_601,
+            Some("an event has waited for a webhook for 1 h: the log says why"),
+        ),
+    ];
+    for (change, says) in cases {
+        let mut gauges = quiet(None);
+        change(&mut gauges);
+        let told = alarms(&Figures::default(), &gauges, &Losses::default());
+        assert_eq!(told, says.into_iter().collect::<Vec<&str>>());
+    }
+}
+
+#[test]
+fn an_answer_that_is_only_doubted_is_no_attempt_that_failed() {
+    let mut figures = Figures::default();
+    let name = TargetName {
+        model: "a/b".into(),
+        provider: "p".into(),
+    };
+    figures.targets.entry(name).or_default();
+    for (kind, calls) in [("unknown_service_tier", 3), ("implausible_usage", 5), ("status", 9)] {
+        let provider = Arc::from("p");
+        figures.faults.insert(UpstreamFault { provider, kind }, calls);
+    }
+    assert_eq!(status_of(&figures, &quiet(None))["providers"][0]["faults"], 9);
+}
+
 #[test]
 fn the_state_tells_an_audit_that_has_not_succeeded_yet_from_one_that_found_nothing() {
     let ledger = |audit| {

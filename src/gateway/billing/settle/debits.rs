@@ -7,7 +7,6 @@ use crate::gateway::billing::tests::rig::{
     Asked, Books, STREAM, WHOLE, call_of, closed, event, pass, reported, thousandths, whole,
 };
 use crate::gateway::context::{Answer, Ctx};
-use crate::gateway::upstream::circuit_breaker::IMPLAUSIBLE_USAGE;
 use crate::pure::receipt::CallEnding;
 
 /// A call of which these pieces came, the last as the answer's end where it was complete, once it is settled.
