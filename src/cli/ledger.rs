@@ -234,11 +234,7 @@ impl Show for Audit {
             true => format!("the books balance: {checked}\n"),
             false => format!("{checked}\n\n{}", table(&self.findings).text()),
         };
-        if self.journals_waiting.is_none() {
-            text.push_str(
-                "whether calls of processes that died wait in journals there, the gateway's own machine alone tells\n",
-            );
-        }
+        waiting::tell_unknown(&mut text, self.journals_waiting);
         waiting::tell_waiting(&mut text, self.journals_waiting);
         waiting::tell_acknowledged(&mut text, self.journals_acknowledged.unwrap_or(0));
         for path in self.journals_refused.iter().flatten() {

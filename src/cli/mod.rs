@@ -333,9 +333,10 @@ Examples:
 
 All commands work while the gateway runs and take effect within a second, but for
 `ledger recover --unknown-keys` on the embedded ledger. Where the configuration has
-a mistake, those that only need the ledger say so and go on. Relative paths in the
-configuration count from the current directory. Errors go to standard error, with --json as {\"error\":{\"message\":…}}, one a line, and warnings
-as {\"warning\":…}; the exit status is 1 for an error or a failed check and 2 for wrong usage.
+a mistake, those that only need the ledger say so and go on. Relative paths in it count
+from the current directory. Errors go to standard error, with --json as
+{\"error\":{\"message\":…}}, one a line, and warnings as {\"warning\":…}; the exit status
+is 1 for an error or a failed check and 2 for wrong usage.
 
 Read on: `tollgate help COMMAND`; conf/README.md, which explains running a gateway;
 conf/tollgate.yaml, which describes each key of the configuration in its comments.";

@@ -2,7 +2,6 @@
 //!
 //! The only module that names HTTP status numbers. Whatever a caller branches on is a variant here.
 
-use serde::Serialize;
 use serde_json::json;
 
 mod credit;
@@ -12,6 +11,7 @@ pub mod provider_words;
 mod stopped;
 mod stream;
 mod unavailable;
+mod wire;
 
 pub use self::credit::{AccountShortage, SpendShortage};
 use self::credit::{account_short, credits, quota_exceeded, spent};
@@ -20,6 +20,7 @@ use self::provider_words::Named;
 pub use self::stopped::AccountStop;
 pub use self::stream::{STREAM_FAILED, STREAM_STOPPED, STREAM_WITHOUT_LEDGER, StreamError};
 pub use self::unavailable::Unavailable;
+pub use self::wire::WireError;
 
 use super::idempotency::KeyRefusal;
 use super::money::Credits;
@@ -148,87 +149,32 @@ pub struct CreditShortage {
     pub in_flight: bool,
 }
 
-/// An error as it goes over the wire.
-#[derive(Clone, Debug, PartialEq)]
-pub struct WireError {
-    /// HTTP status, equal to `error.code` in the body.
-    pub status: u16,
-    /// `error.type`.
-    pub kind: &'static str,
-    /// `error.message`.
-    pub message: String,
-    /// `error.param`: the field of the request that is at fault, where a provider named it.
-    pub param: Option<Box<str>>,
-    /// `error.metadata` as JSON text, when there is any: text, so that amounts keep all their digits.
-    pub metadata: Option<String>,
-    /// `Retry-After` in seconds.
-    pub retry_after_secs: Option<u64>,
-    /// `x-should-retry`: whether a retry can help. None where OpenAI's clients know it by the status.
-    pub should_retry: Option<bool>,
-    /// `Allow`.
-    pub allow: Option<&'static str>,
-}
+impl ApiError {
+    /// What comes when the process is about to end.
+    pub const STOPPING: ApiError = ApiError::unavailable(Unavailable::Stopping, "The gateway is stopping.", 1);
 
-impl WireError {
-    pub(super) const CONFLICT: u16 = 409;
+    /// As [`STREAM_STOPPED`], where nothing of the answer was sent.
+    pub const STOPPED: ApiError = ApiError::unavailable(Unavailable::Stopping, STREAM_STOPPED.0, 1);
 
-    pub(super) fn new(status: u16, kind: &'static str, message: impl Into<String>) -> WireError {
-        let message = message.into();
-        WireError {
-            status,
-            kind,
+    /// What comes when the ledger cannot be asked: never "allowed".
+    pub const LEDGER_UNREACHABLE: ApiError =
+        ApiError::unavailable(Unavailable::Ledger, "The ledger cannot be reached right now.", 2);
+
+    /// What comes when no connection to a provider can be opened: too many files are open.
+    pub const NO_SOCKET: ApiError = ApiError::unavailable(
+        Unavailable::Connection,
+        "The gateway can open no connection right now.",
+        2,
+    );
+
+    const fn unavailable(what: Unavailable, message: &'static str, retry_after_secs: u64) -> ApiError {
+        ApiError::Unavailable {
+            what,
             message,
-            param: None,
-            metadata: None,
-            retry_after_secs: None,
-            should_retry: None,
-            allow: None,
+            retry_after_secs,
         }
     }
 
-    pub(super) fn retry_after(mut self, secs: u64) -> WireError {
-        self.retry_after_secs = Some(secs.max(1));
-        self
-    }
-
-    pub(super) fn final_answer(mut self) -> WireError {
-        self.should_retry = Some(false);
-        self
-    }
-
-    /// For a status that OpenAI's clients do not retry by themselves; they do 408, 409, 429 and from 500 on.
-    pub(super) fn asking_for_retry(mut self) -> WireError {
-        self.should_retry = Some(true);
-        self
-    }
-
-    pub(super) fn with(mut self, metadata: &impl Serialize) -> WireError {
-        self.metadata = serde_json::to_string(metadata).ok();
-        self
-    }
-
-    /// The body: `{"error":{"code":…,"message":…,"type":…}}`, with `param` and `metadata` when there are any.
-    pub fn body(&self) -> Vec<u8> {
-        let (message, kind) = (json!(self.message), json!(self.kind));
-        let param = self
-            .param
-            .as_ref()
-            .map(|param| format!(",\"param\":{}", json!(param)))
-            .unwrap_or_default();
-        let metadata = self
-            .metadata
-            .as_ref()
-            .map(|text| format!(",\"metadata\":{text}"))
-            .unwrap_or_default();
-        format!(
-            "{{\"error\":{{\"code\":{},\"message\":{message},\"type\":{kind}{param}{metadata}}}}}",
-            self.status
-        )
-        .into_bytes()
-    }
-}
-
-impl ApiError {
     /// What comes when an account asks for reports faster than they are made.
     pub const REPORTS_AT_ONCE: ApiError = ApiError::RateLimited {
         limit: LimitKind::Reports,

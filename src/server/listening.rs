@@ -3,24 +3,25 @@
 use std::collections::HashSet;
 use std::net::SocketAddr;
 
-use procfs::ProcResult;
 use procfs::net::{TcpState, tcp, tcp6};
 use procfs::process::{FDTarget, Process};
+use procfs::{ProcError, ProcResult};
 
 /// The addresses at which a process of this network listens.
 ///
 /// # Errors
-/// When what it has open cannot be seen from here: it is another user's, or it has ended.
+/// When what it has open cannot be seen from here: it is another user's, in a namespace of its own, or about to end.
 pub(super) fn addresses_of(process: u32) -> ProcResult<Vec<SocketAddr>> {
-    let number = i32::try_from(process).map_err(|error| procfs::ProcError::Other(error.to_string()))?;
+    let number = i32::try_from(process).map_err(|error| ProcError::Other(error.to_string()))?;
     let mut sockets = HashSet::new();
     for open in Process::new(number)?.fd()? {
-        // One that was closed meanwhile is none of a listener's.
-        if let Ok(open) = open
-            && let FDTarget::Socket(socket) = open.target
-        {
+        if let FDTarget::Socket(socket) = open?.target {
             sockets.insert(socket);
         }
+    }
+    // What may be listed but not read is left out without an error; and who listens for a successor has a socket.
+    if sockets.is_empty() {
+        return Err(ProcError::PermissionDenied(None));
     }
     let over_ipv6 = tcp6().unwrap_or_default(); // A machine may have none.
     let entries = tcp()?.into_iter().chain(over_ipv6);
@@ -37,6 +38,7 @@ pub(super) fn is_in_the_way(one: SocketAddr, other: SocketAddr) -> bool {
 #[cfg(test)]
 mod tests {
     use std::net::TcpListener;
+    use std::process::{Command, Stdio};
 
     use super::*;
 
@@ -60,6 +62,17 @@ mod tests {
                 "{address}"
             );
         }
+    }
+
+    /// It was taken for one that listens nowhere, and its own port for another's.
+    #[test]
+    fn a_process_whose_sockets_cannot_be_seen_is_not_known() {
+        // It reads until its input ends, and has no socket.
+        let mut child = Command::new("cat").stdin(Stdio::piped()).spawn().unwrap();
+        let known = addresses_of(child.id());
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert!(known.is_err(), "{known:?}");
     }
 
     #[test]

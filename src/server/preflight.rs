@@ -155,7 +155,7 @@ fn problems(config: &Config, is_running: bool) -> impl Iterator<Item = Problem> 
         ("store", store),
     ];
     tries.into_iter().filter_map(move |(key, try_it)| {
-        let error = try_it(config).err()?;
+        let mut error = try_it(config).err()?;
         let address = match key {
             "listen" => Some(config.listen),
             "admin_listen" => Some(config.admin_listen),
@@ -164,11 +164,18 @@ fn problems(config: &Config, is_running: bool) -> impl Iterator<Item = Problem> 
         };
         let held_by = match (error.kind(), address) {
             (ErrorKind::ResourceBusy, None) if is_running => HeldBy::Running,
-            (ErrorKind::AddrInUse, Some(address)) => match is_running && may_be_of_running(config, address) {
-                true if key == "listen" => HeldBy::Running,
-                true => HeldBy::AdminOfRunning,
-                false => HeldBy::Other(address),
+            (ErrorKind::AddrInUse, Some(address)) if is_running => match (held_of(config, address), key) {
+                (Held::Nothing, _) => HeldBy::Other(address),
+                (Held::All, "listen") => HeldBy::Running,
+                // An upgrade takes over the socket as it is, and before the old process closes its own.
+                (Held::Part(own), "listen") => {
+                    let why = "the gateway that runs listens there, and hands over its address as it is: stop it first";
+                    error = Error::new(ErrorKind::AddrInUse, format!("{error}; at {own} {why}"));
+                    HeldBy::Nobody
+                }
+                (Held::All | Held::Part(_), _) => HeldBy::AdminOfRunning,
             },
+            (ErrorKind::AddrInUse, Some(address)) => HeldBy::Other(address),
             _ => HeldBy::Nobody,
         };
         let key = match (key, &config.store_env) {
@@ -182,10 +189,24 @@ fn problems(config: &Config, is_running: bool) -> impl Iterator<Item = Problem> 
     })
 }
 
-/// Whether the gateway that runs with this `data_dir` has this address, which is taken; where nobody can see what it has, it is taken for its own.
-fn may_be_of_running(config: &Config, address: SocketAddr) -> bool {
-    let own = upgrade::addresses_of_running(&config.data_dir);
-    own.is_none_or(|own| own.iter().any(|one| is_in_the_way(*one, address)))
+/// What the gateway that runs with this `data_dir` has of an address that is taken.
+enum Held {
+    Nothing,
+    /// That address; or nobody can see what it has, and it is taken for its own.
+    All,
+    /// Another one with the same port, which is in the way.
+    Part(SocketAddr),
+}
+
+fn held_of(config: &Config, address: SocketAddr) -> Held {
+    match upgrade::addresses_of_running(&config.data_dir) {
+        None => Held::All,
+        Some(own) if own.contains(&address) => Held::All,
+        Some(own) => match own.into_iter().find(|one| is_in_the_way(*one, address)) {
+            Some(one) => Held::Part(one),
+            None => Held::Nothing,
+        },
+    }
 }
 
 fn can_be_bound(address: SocketAddr) -> Result<()> {

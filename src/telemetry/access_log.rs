@@ -4,7 +4,7 @@
 //! is for the gateway's user alone, for it says who calls whom; one that is there keeps its mode.
 
 use std::fs::{File, OpenOptions};
-use std::io::{ErrorKind, IsTerminal, Write};
+use std::io::{ErrorKind, IsTerminal, Read, Seek, SeekFrom, Write};
 use std::os::fd::AsFd;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
@@ -156,7 +156,7 @@ impl Sink {
         Ok(Sink {
             path: Some(path.to_owned()),
             file: open(path)?,
-            is_torn: false,
+            is_torn: ends_torn(path).unwrap_or(false),
         })
     }
 
@@ -174,7 +174,7 @@ impl Sink {
         if let Some(path) = &self.path
             && moved_away(path, &self.file)
         {
-            (self.file, self.is_torn) = (open(path)?, false);
+            (self.file, self.is_torn) = (open(path)?, ends_torn(path).unwrap_or(false));
         }
         if self.is_torn {
             self.file.write_all(b"\n")?;
@@ -198,6 +198,18 @@ fn moved_away(path: &Path, file: &File) -> bool {
         (Ok(named), Ok(open)) => (named.dev(), named.ino()) != (open.dev(), open.ino()),
         _ => true,
     }
+}
+
+/// Whether a file ends with a part of a line: an earlier process may have left it.
+fn ends_torn(path: &Path) -> std::io::Result<bool> {
+    let mut file = File::open(path)?;
+    if !file.metadata()?.is_file() || file.seek(SeekFrom::End(0))? == 0 {
+        return Ok(false);
+    }
+    file.seek(SeekFrom::End(-1))?;
+    let mut last = [0];
+    file.read_exact(&mut last)?;
+    Ok(last != *b"\n")
 }
 
 fn open(path: &Path) -> std::io::Result<File> {
@@ -245,8 +257,14 @@ mod tests {
         let mut sink = Sink::at(&path).unwrap();
         sink.write(b"{\"a\":").1.unwrap();
         sink.write(b"{}\n").1.unwrap();
-        sink.write(b"{}\n").1.unwrap();
-        assert_eq!(std::fs::read_to_string(&path).unwrap(), "{\"a\":\n{}\n{}\n");
+        sink.write(b"{\"b\":").1.unwrap();
+        // Also what an earlier process has left.
+        Sink::at(&path).unwrap().write(b"{}\n").1.unwrap();
+        Sink::at(&path).unwrap().write(b"{}\n").1.unwrap();
+        assert_eq!(
+            std::fs::read_to_string(&path).unwrap(),
+            "{\"a\":\n{}\n{\"b\":\n{}\n{}\n"
+        );
     }
 
     /// It was switched off for good, and nothing counted what was not written from then on.

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::{Bytes, BytesMut};
-use http::{HeaderName, HeaderValue, header};
+use http::{HeaderName, HeaderValue, StatusCode, header};
 use opentelemetry_http::{HttpClient, HttpError};
 use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceResponse;
 use pingora::connectors::http::Connector;
@@ -153,13 +153,17 @@ impl Inner {
         session.write_request_body(body, true).await?;
         session.finish_request_body().await?;
         session.read_response_header().await?;
+        // Heads before the answer's own (RFC 9110, 15.2).
         while session
             .response_header()
-            .is_some_and(|head| head.status.is_informational())
+            .is_some_and(|head| is_passed_over(head.status))
         {
             session.read_response_header().await?;
         }
         let head = session.response_header().ok_or("no answer")?;
+        if head.status == StatusCode::SWITCHING_PROTOCOLS {
+            return Err("an upgrade that was not asked for".into());
+        }
         let mut response = http::Response::builder().status(head.status);
         for (name, value) in head.headers.iter() {
             response = response.header(name, value);
@@ -206,6 +210,11 @@ impl fmt::Debug for Wire {
     }
 }
 
+/// Whether another head follows.
+fn is_passed_over(status: StatusCode) -> bool {
+    status.is_informational() && status != StatusCode::SWITCHING_PROTOCOLS
+}
+
 /// What the collector says that it left out of a batch (OTLP, "Partial Success").
 fn rejected(answer: &[u8]) -> usize {
     let Ok(answer) = ExportTraceServiceResponse::decode(answer) else {
@@ -240,6 +249,8 @@ const SAID_CHARS_MAX: usize = 500;
 #[cfg(test)]
 mod tests {
     use std::path::Path;
+
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
     use super::*;
     use crate::config::{Config, Traces};
@@ -277,6 +288,32 @@ mod tests {
         for (addresses, said) in [(vec![nowhere], "ConnectRefused"), (vec![], "localhost has no address")] {
             let error = inner.connected_to(addresses).await.err().unwrap();
             assert!(told(&error).contains(said), "{}", told(&error));
+        }
+    }
+
+    /// It counted as the answer, and the spans as not taken.
+    #[tokio::test]
+    async fn an_informational_head_is_no_answer() {
+        for (before, status) in [
+            ("100 Continue", Some(200)),
+            ("103 Early Hints", Some(200)),
+            ("101 Switching Protocols", None),
+        ] {
+            let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+            let Wire(inner) = wire(&format!("http://{}", listener.local_addr().unwrap()));
+            let answers = tokio::spawn(async move {
+                let (mut socket, _) = listener.accept().await.unwrap();
+                let mut bytes = [0; 4096];
+                assert!(socket.read(&mut bytes).await.unwrap() > 0);
+                let heads = format!("HTTP/1.1 {before}\r\n\r\nHTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n");
+                socket.write_all(heads.as_bytes()).await.unwrap();
+                while socket.read(&mut bytes).await.is_ok_and(|count| count > 0) {}
+            });
+            let request = http::Request::new(Bytes::from_static(b"x"));
+            let answer = inner.post(request).await.map(|answer| answer.status().as_u16());
+            assert_eq!(answer.ok(), status, "{before}");
+            drop(inner);
+            answers.await.unwrap();
         }
     }
 

@@ -61,6 +61,15 @@ pub(in crate::cli) fn tell_waiting(text: &mut String, journals: Option<u64>) {
     );
 }
 
+/// Appends that nobody knows here how many journals wait, where that is so.
+pub(super) fn tell_unknown(text: &mut String, journals: Option<u64>) {
+    if journals.is_none() {
+        text.push_str(
+            "whether calls of processes that died wait in journals there, the gateway's own machine alone tells\n",
+        );
+    }
+}
+
 /// Appends how many journals there are of which Redis has acknowledged all, when there are some.
 pub(super) fn tell_acknowledged(text: &mut String, journals: u64) {
     let (journals, verb, them) = match journals {

@@ -88,7 +88,7 @@ pub(super) fn present<'de, T: Deserialize<'de>, D: Deserializer<'de>>(
     Option::deserialize(deserializer).map(Some)
 }
 
-/// Names with their values, of which none may come twice: serde alone takes the last in silence.
+/// Names with their values, of which none may come twice: serde alone takes the last and says nothing.
 #[derive(Debug, Default)]
 pub(super) struct Named<T>(pub(super) BTreeMap<String, T>);
 

@@ -142,7 +142,14 @@ async fn calls_for_which_no_connection_can_be_opened_are_no_failures_of_their_pr
         .await
         .unwrap();
     let metrics = Metrics::read(&page.text().await.unwrap());
-    for figure in ["tollgate_upstream_errors_total", "tollgate_breaker_open"] {
+    // Nor of the ledger.
+    for figure in [
+        "tollgate_upstream_errors_total",
+        "tollgate_breaker_open",
+        "tollgate_store_errors_total",
+    ] {
         assert_eq!(metrics.sum(figure, &[]), Decimal::ZERO, "{figure}");
     }
+    let reasons = [("reason", "no_connection")];
+    assert_eq!(metrics.sum("tollgate_denials_total", &reasons), Decimal::from(6));
 }
