@@ -3,12 +3,14 @@
 
 import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
-import { askOperatorApi, demo, focused, goToAccount, isAccount, isSound, launch, pageOf, press, ROWS, signInto, told, until, viewIs } from "./support.mjs";
+import { askOperatorApi, atNewAccount, demo, escape, focused, goToAccount, goToHash, isAccount, isDialogOpen, isGuarded, isSound, launch, madeByApi, press, ROWS, SENDING, told, until, viewIs } from "./support.mjs";
 
-const JSON_TYPE = "application/json", SENDING = 'dialog [role=status]:text-is("Sending…")';
+const JSON_TYPE = "application/json";
 let gateway, browser;
 
 const api = (...request) => askOperatorApi(gateway, ...request);
+const made = (...expected) => madeByApi(gateway, ...expected);
+const at = (...where) => atNewAccount(browser, gateway, ...where);
 
 before(async () => {
   gateway = await demo();
@@ -19,21 +21,6 @@ after(async () => {
   await browser?.close();
   await gateway?.stop();
 });
-
-async function made(status, method, path, body) {
-  const answer = await api(method, path, body);
-  assert.equal(answer.status, status, JSON.stringify(answer.body));
-  return answer.body;
-}
-
-// A page at an account of this name, which is made.
-async function at(name, width, token) {
-  await made(201, "POST", "/v1/accounts", { name, tier: "pro" });
-  const opened = await pageOf(browser, width);
-  await signInto(opened.page, gateway, token);
-  await goToAccount(opened.page, gateway, name);
-  return opened;
-}
 
 // Holds back what is sent so, before the gateway has it; the answer lets it go.
 async function hold(page, method, path) {
@@ -47,15 +34,6 @@ async function hold(page, method, path) {
   return letGo;
 }
 
-async function escape(page, times) {
-  for (let time = 0; time < times; time += 1) await page.keyboard.press("Escape");
-}
-
-const isOpen = async page => (await page.locator("dialog[open]").count()) === 1;
-// Whether the browser would ask before the page is loaded anew or its tab closed.
-const isGuarded = page => page.evaluate(() => !dispatchEvent(new Event("beforeunload", { cancelable: true })));
-const goTo = (page, hash) => page.evaluate(hash => { location.hash = hash; }, hash);
-
 test("credit that is being posted is neither cancelled nor left, and counts once", async () => {
   const name = "held", { page, context, problems } = await at(name, 400), path = `/v1/accounts/${name}/credits`;
   const letGo = await hold(page, "POST", path);
@@ -68,15 +46,15 @@ test("credit that is being posted is neither cancelled nor left, and counts once
   assert.equal(await page.getAttribute("dialog button[type=submit]", "aria-busy"), "true");
   // A browser lets a page prevent no more than the first; and the key comes from within the dialog, or from the page.
   await escape(page, 3);
-  assert.ok(await isOpen(page));
+  assert.ok(await isDialogOpen(page));
   await page.locator("dialog").click({ position: { x: 30, y: 5 } });
   await escape(page, 3);
-  assert.ok(await isOpen(page));
+  assert.ok(await isDialogOpen(page));
   await isSound(page, "console-sending");
   assert.equal(await isGuarded(page), true);
-  await goTo(page, "#/models");
+  await goToHash(page, "#/models");
   await viewIs(page, "models");
-  assert.ok(await isOpen(page), "another view does not hide what is under way");
+  assert.ok(await isDialogOpen(page), "another view does not hide what is under way");
   letGo();
   await told(page, `Posted to ${name}. The balance is 7.`);
   assert.equal(await isGuarded(page), false);
@@ -85,7 +63,7 @@ test("credit that is being posted is neither cancelled nor left, and counts once
   // A form that is not being sent goes with its view.
   await goToAccount(page, gateway, name);
   await page.click('main button:text-is("Add credit")');
-  await goTo(page, "#/models");
+  await goToHash(page, "#/models");
   await page.waitForSelector("dialog", { state: "detached" });
   await viewIs(page, "models");
   assert.deepEqual(problems, []);
@@ -171,7 +149,7 @@ test("what was refused changed nothing in the log, and a rotation tells the new 
   const { id } = await made(201, "POST", `/v1/accounts/${name}/keys`, { label: "kept" });
   const rotated = await api("POST", `/v1/keys/${id}/rotate`, { overlap: "24h" });
   assert.ok(rotated.status < 300, JSON.stringify(rotated));
-  await goTo(page, `#/log?account=${name}`);
+  await goToHash(page, `#/log?account=${name}`);
   await viewIs(page, "log");
   const rows = await page.$$eval(ROWS, rows => rows.map(({ cells }) => ({
     act: cells[2].querySelector("code").textContent, isRefused: cells[2].querySelector(".bad") !== null, text: cells[4].textContent, lines: [...cells[4].querySelectorAll("li")].map(line => line.textContent),
@@ -225,9 +203,9 @@ test("an account can be worked with before its reports are there, which are aske
     if (report === "statement" && isFirst) return route.fulfill({ status: 429, headers: { "retry-after": "1" }, contentType: JSON_TYPE, body: '{"error":{"message":"Too many."}}' });
     return route.fallback();
   });
-  await goTo(page, "#/models");
+  await goToHash(page, "#/models");
   await viewIs(page, "models");
-  await goTo(page, `#/accounts/${name}`);
+  await goToHash(page, `#/accounts/${name}`);
   await page.waitForSelector('main button:text-is("Suspend")');
   await page.waitForSelector("[data-part=keys] table");
   await until(() => asked.length > 0);

@@ -135,6 +135,13 @@ export async function askOperatorApi(gateway, method, path, body, token = gatewa
   return { status: answer.status, body: text ? JSON.parse(text) : null };
 }
 
+// The same, which must be answered with this status; what was answered.
+export async function madeByApi(gateway, status, ...request) {
+  const answer = await askOperatorApi(gateway, ...request);
+  assert.equal(answer.status, status, JSON.stringify(answer.body));
+  return answer.body;
+}
+
 // The console shows this view, all its parts included.
 export const viewIs = (page, view) => page.waitForSelector(`body[data-view=${view}]`);
 
@@ -160,3 +167,23 @@ export async function goToAccount(page, gateway, name) {
   await page.goto(`${gateway.console}#/accounts/${name}`);
   await isAccount(page, name);
 }
+
+// A page at an account of this name, which is made.
+export async function atNewAccount(browser, gateway, name, width, token) {
+  await madeByApi(gateway, 201, "POST", "/v1/accounts", { name, tier: "pro" });
+  const opened = await pageOf(browser, width);
+  await signInto(opened.page, gateway, token);
+  await goToAccount(opened.page, gateway, name);
+  return opened;
+}
+
+export const goToHash = (page, hash) => page.evaluate(hash => { location.hash = hash; }, hash);
+
+export async function escape(page, times) {
+  for (let time = 0; time < times; time += 1) await page.keyboard.press("Escape");
+}
+
+export const SENDING = 'dialog [role=status]:text-is("Sending…")';
+export const isDialogOpen = async page => (await page.locator("dialog[open]").count()) === 1;
+// Whether the browser would ask before the page is loaded anew or its tab closed.
+export const isGuarded = page => page.evaluate(() => !dispatchEvent(new Event("beforeunload", { cancelable: true })));
