@@ -248,7 +248,13 @@ test("what may have been done is not said to be safe to do again, but for credit
   await page.click("dialog button[type=submit]");
   await page.waitForSelector("dialog [role=alert]:not(:empty)");
   assert.match(await page.textContent("dialog [role=alert]"), /whether it was done is not known.*log/);
-  await page.keyboard.press("Escape");
+  await page.click('dialog button:text-is("Cancel")');
+  await told(page, "Look into the log before it is done again.");
+  await context.setOffline(false);
+  await page.click('main button:text-is("Try again")');
+  await told(page, "Look into the log before it is done again.");
+  await isAccount(page, name);
+  await context.setOffline(true);
   await page.click("text=Add credit");
   await page.fill("dialog input[name=amount]", "7");
   await page.click("dialog button[type=submit]");

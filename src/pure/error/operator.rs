@@ -19,7 +19,8 @@ pub enum OperatorError {
         /// One of these is needed.
         needs: Vec<Right>,
     },
-    /// A page of another origin, or without its session's CSRF token, asks to change something.
+    /// A page of another origin, or without its session's CSRF token, asks to change something. The console tells it from other 403s by the
+    /// header's name in its message.
     Foreign,
     /// What is asked for does not go with what is there; the text says why.
     Conflict(String),

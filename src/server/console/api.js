@@ -12,42 +12,79 @@ export const operator = () => who;
 export const currency = () => unit;
 export const whenLost = act => { onLoss = act; };
 
-// `after`: in how many seconds the answer says that it can be asked for again.
+// `after`: in how many seconds the answer says that it can be asked for again. `isInDoubt`: what was sent may have been done all the same.
 export class Refused extends Error {
-  constructor(status, message, { field, after } = {}) { super(message); this.status = status; this.field = field; this.after = after; }
+  constructor(status, message, { field, after, isInDoubt = false } = {}) {
+    super(message);
+    Object.assign(this, { status, field, after, isInDoubt });
+  }
 }
 
 // What the role may do, as the session says it; the API decides, this only keeps from offering what it would refuse.
 export const may = right => rights.includes(right);
 
-// `reads`: whether it changes nothing.
-export async function ask(method, path, body, reads = method === "GET") {
+// Longest wait for an answer, in milliseconds. The gateway's own bound is 60 s from a request's head to its answer: what takes longer is held by
+// something in between, or by a gateway that is frozen.
+const ANSWER_MS_MAX = 90_000;
+
+async function request(method, path, body, reads) {
   const headers = {};
   if (body !== undefined) headers["content-type"] = "application/json";
   if (method !== "GET") headers["x-csrf-token"] = csrf;
   let answer, text;
   try {
-    answer = await fetch(path, { method, headers, body: body === undefined ? undefined : JSON.stringify(body), cache: "no-store", credentials: "same-origin" });
+    answer = await fetch(path, { method, headers, body: body === undefined ? undefined : JSON.stringify(body), cache: "no-store", credentials: "same-origin", signal: AbortSignal.timeout(ANSWER_MS_MAX) });
     // It can break off after its head, too.
     text = await answer.text();
   } catch {
-    throw new Refused(0, noAnswer(reads, body));
+    throw new Refused(0, reads ? "There is no answer. Try again in a moment." : notKnown("There is no answer", body), { isInDoubt: !reads });
   }
   let read = null;
   try { read = text ? exact(text) : {}; } catch { /* An answer of something in between. */ }
   if (answer.ok && read !== null) return read;
-  const error = new Refused(answer.status, read?.error?.message ?? `The answer has the status ${answer.status}.`, { field: read?.error?.metadata?.field, after: Number(answer.headers.get("retry-after")) || undefined });
-  if (answer.status === 401 && who !== null) {
-    forget();
-    onLoss(reads);
-  }
-  throw error;
+  // Of a proxy's own answer nobody can say what the gateway did; of a success that cannot be read neither.
+  const isInDoubt = !reads && (answer.ok || answer.status >= 500), status = `The answer has the status ${answer.status}`;
+  throw new Refused(answer.status, read?.error?.message ?? (isInDoubt ? notKnown(status, body) : `${status}.`),
+    { field: read?.error?.metadata?.field, after: Number(answer.headers.get("retry-after")) || undefined, isInDoubt });
 }
 
-// What was only read can be read again; of what writes, credit alone has a reference by which it counts once.
-function noAnswer(reads, body) {
-  if (reads) return "There is no answer. Try again in a moment.";
-  return `There is no answer: whether it was done is not known. ${body?.reference ? "The same form can be sent again: its reference counts once." : "Look into the log before it is sent again."}`;
+// Of what writes, credit alone has a reference by which it counts once.
+function notKnown(what, body) {
+  return `${what}: whether it was done is not known. ${body?.reference ? "The same form can be sent again: its reference counts once." : "Look into the log before it is sent again."}`;
+}
+
+// `reads`: whether it changes nothing.
+export async function ask(method, path, body, reads = method === "GET") {
+  let by = csrf;
+  try {
+    try {
+      return await request(method, path, body, reads);
+    } catch (error) {
+      if (who === null || !isOtherSession(error)) throw error;
+      await renew(by, error);
+    }
+    by = csrf;
+    return await request(method, path, body, reads);
+  } catch (error) {
+    // What was asked in an earlier session says nothing of this one.
+    if (error.status === 401 && who !== null && csrf === by) {
+      forget();
+      onLoss(reads);
+    }
+    throw error;
+  }
+}
+
+// The 403 of a token that is not the session's. The role's 403 has the same type and no code; its message names no header.
+const isOtherSession = error => error.status === 403 && error.message.includes("X-CSRF-Token");
+
+// A sign-in in another tab gives the cookie, which all tabs share, another session with another token. Takes that token, if the session is the
+// same operator's; otherwise this page's session is over. `by`: the token that was `refused`.
+async function renew(by, refused) {
+  const session = await request("GET", "/v1/session", undefined, true);
+  if (session.operator.id !== who?.id) throw new Refused(401, "Another operator has signed in.");
+  if (session.csrf === by) throw refused;
+  signed(session);
 }
 
 export const get = (path, query = {}) => {
@@ -83,7 +120,8 @@ function signed(session) { ({ csrf, operator: who, rights, currency: unit } = se
 export async function resume() {
   try { return signed(await ask("GET", "/v1/session")); } catch (error) { if (error.status === 401) return null; throw error; }
 }
-export async function signIn(token) { return signed(await ask("POST", "/v1/session", { token })); }
+// It changes nothing of what operators keep: it can be sent again without a look into the log.
+export async function signIn(token) { return signed(await ask("POST", "/v1/session", { token }, true)); }
 export async function signOut() {
   try { await ask("DELETE", "/v1/session"); } finally { forget(); }
 }

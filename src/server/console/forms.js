@@ -1,8 +1,10 @@
 // Forms in dialogs: each error stands at its field, and Escape leaves. While a form is being sent it can be neither sent again nor left: its
-// answer may be a text that is told once, and another form would do it twice.
+// answer may be a text that is told once, and another form would do it twice. One that was sent, and may have been done or not, can be sent
+// again, and is left by its own button alone: another form would have another reference.
 
 import { copier, el } from "/console/dom.js";
-import { operator } from "/console/api.js";
+import { operator, signIn } from "/console/api.js";
+import { done, redraw } from "/console/place.js";
 
 let numbers = 0;
 
@@ -74,6 +76,13 @@ export function formOf({ fields, act, danger, send, also = [] }) {
   return { form, isBusy: () => busy };
 }
 
+// Asks for an operator's token; `then` follows one that is good.
+export const signInForm = then => formOf({
+  fields: [{ name: "token", label: "Operator's token", type: "password", required: true, hint: [el("code", { text: "tollgate operator create NAME --role ROLE" }), " has shown it. The page does not keep it; the session ends after 12 hours."] }],
+  act: "Sign in",
+  send: async ({ token }) => { await signIn(token.trim()); await then(); },
+});
+
 // Dialogs that are open. One that is held ends by `close` alone.
 const open = new Set();
 const isAnyHeld = () => [...open].some(one => one.isHeld());
@@ -81,6 +90,12 @@ const isAnyHeld = () => [...open].some(one => one.isHeld());
 // Closes what is not held: the page goes to another view, or the session is over.
 export function leaveForms() {
   for (const one of open) if (!one.isHeld()) one.close(null);
+}
+
+// The session is over. A form that may have been done or not stays, and asks for a token itself; answers whether there is one.
+export function loseForms() {
+  leaveForms();
+  return [...open].map(one => one.onSessionEnd()).includes(true);
 }
 
 // A browser lets `cancel` be prevented once: of a second Escape the key itself has to be taken, wherever the focus is.
@@ -94,7 +109,8 @@ addEventListener("beforeunload", event => {
 // Where the focus goes when what opened a dialog is no longer there.
 const startOfPage = () => document.querySelector("body[data-view=sign-in] main input") ?? document.querySelector("main h1");
 
-// A dialog that is gone once it is closed; resolves to what `close` was given, or null. `build` answers its content, and whether it is held now.
+// A dialog that is gone once it is closed; resolves to what `close` was given, or null. `build` answers its content, whether it is held now, and
+// what it does when the session is over, which answers whether it stays.
 function dialogOf(title, build) {
   return new Promise(resolve => {
     const id = `d${numbers += 1}`, before = document.activeElement;
@@ -105,7 +121,7 @@ function dialogOf(title, build) {
       [result, isClosed] = [value, true];
       dialog.close();
     };
-    const { nodes, isHeld } = build(close), one = { isHeld, close };
+    const { nodes, isHeld, onSessionEnd = () => false } = build(close), one = { isHeld, onSessionEnd, close };
     dialog.append(el("h2", { id, text: title, tabindex: -1 }), ...nodes);
     dialog.addEventListener("cancel", event => { if (isHeld()) event.preventDefault(); });
     dialog.addEventListener("close", () => {
@@ -123,20 +139,58 @@ function dialogOf(title, build) {
   });
 }
 
-export function formDialog({ title, about, fields, act, danger, send }) {
-  return dialogOf(title, close => {
-    const cancel = el("button", { type: "button", text: "Cancel", on: { click: () => close(null) } });
+export async function formDialog({ title, about, fields, act, danger, send }) {
+  // The values of a sending that may have been done or not. No later refusal tells which.
+  let doubted = null;
+  const result = await dialogOf(title, close => {
+    const cancel = el("button", { type: "button", text: "Cancel", on: { click: () => close(null) } }), signInPlace = el("div");
+    const askForToken = () => {
+      if (!signInPlace.hasChildNodes()) {
+        const asking = signInForm(async () => {
+          signInPlace.replaceChildren();
+          form.querySelector("button[type=submit]").focus();
+          await redraw();
+        });
+        signInPlace.replaceChildren(el("p", { class: "notice bad", role: "alert", text: sessionEnded(doubted) }), asking.form);
+      }
+      signInPlace.querySelector("input").focus();
+    };
     const sendAndClose = async values => {
       try {
         close(await send(values) ?? true);
       } catch (error) {
+        if (error.isInDoubt) {
+          doubted = values;
+          // By another one it would count a second time.
+          form.querySelector("[name=reference]")?.setAttribute("readonly", "");
+        }
+        if (operator() !== null) throw error;
+        if (doubted) askForToken();
         // The page behind it asks for a token already.
-        if (error.status === 401 && operator() === null) close(null); else throw error;
+        else if (error.status === 401) close(null);
+        else throw error;
       }
     };
     const { form, isBusy } = formOf({ fields, act, danger, send: sendAndClose, also: [cancel] });
-    return { nodes: [...(about ? [el("p", { text: about })] : []), form], isHeld: isBusy };
+    const onSessionEnd = () => {
+      if (doubted) askForToken();
+      return doubted !== null;
+    };
+    return { nodes: [...(about ? [el("p", { text: about })] : []), signInPlace, form], isHeld: () => isBusy() || doubted !== null, onSessionEnd };
   });
+  // The view may be older than what was sent: it is read again, so that what is looked for there can be found.
+  if (result === null && doubted) await done(cancelled(title, doubted));
+  return result;
+}
+
+function sessionEnded({ reference }) {
+  const next = reference ? `send this form again: its reference ${reference} counts once` : "look into the log before this form is sent again";
+  return `The session has ended, and whether what was sent was done is not known. Sign in again, then ${next}.`;
+}
+
+function cancelled(title, { reference }) {
+  const next = reference ? `Look for the reference ${reference} in the account's credit before anything is posted again.` : "Look into the log before it is done again.";
+  return `“${title}”: whether it was done is not known. ${next}`;
 }
 
 // Asks before something that cannot be taken back.

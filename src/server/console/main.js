@@ -1,9 +1,9 @@
 // The console: who is signed in, which view the address names, and what was just done.
 
 import { $, el, say } from "/console/dom.js";
-import { may, operator, resume, signIn, signOut, whenLost } from "/console/api.js";
-import { formOf, leaveForms } from "/console/forms.js";
-import { place, showBy, takeTold } from "/console/place.js";
+import { may, operator, resume, signOut, whenLost } from "/console/api.js";
+import { leaveForms, loseForms, signInForm } from "/console/forms.js";
+import { endTold, place, redraw, showBy, whatIsTold } from "/console/place.js";
 import { accountsView } from "/console/accounts.js";
 import { accountView } from "/console/account.js";
 import { callsView } from "/console/calls.js";
@@ -26,7 +26,7 @@ function draw(title, nodes, focus) {
   const heading = el("h1", { tabindex: -1, text: title }), notice = el("p", { class: "notice", role: "status", id: "notice", tabindex: -1 });
   document.title = `${title} · Tollgate console`;
   $("main").replaceChildren(heading, notice, ...nodes);
-  const told = takeTold();
+  const told = whatIsTold();
   if (told !== null) { say(notice, told); notice.focus(); } else ((focus && document.querySelector(focus)) || heading).focus();
 }
 
@@ -42,6 +42,7 @@ async function show() {
     const { title, nodes, focus, load } = await make({ name, query });
     if (mine !== turn) return;
     draw(title, nodes, focus);
+    endTold();
     // Parts that are read on their own say themselves what fails.
     await load?.();
     if (mine !== turn) return;
@@ -58,13 +59,9 @@ async function show() {
 
 function signInView(text) {
   $("nav").hidden = $("who").hidden = true;
-  const { form } = formOf({
-    fields: [{ name: "token", label: "Operator's token", type: "password", required: true, hint: [el("code", { text: "tollgate operator create NAME --role ROLE" }), " has shown it. The page does not keep it; the session ends after 12 hours."] }],
-    act: "Sign in",
-    send: async ({ token }) => { await signIn(token.trim()); await show(); },
-  });
+  const { form } = signInForm(redraw);
   draw("Sign in", [form]);
-  if (text) say($("notice"), text, true);
+  if (text) say($("notice"), [whatIsTold(), text].filter(Boolean).join(" "), true);
   form.querySelector("input").focus();
   document.body.dataset.view = "sign-in";
 }
@@ -72,8 +69,8 @@ function signInView(text) {
 showBy(show);
 whenLost(reads => {
   turn += 1;
-  leaveForms();
-  signInView(`The session has ended${reads ? "" : ", and what was sent was not done"}. Sign in again.`);
+  const isInDoubt = loseForms();
+  signInView(`The session has ended${reads || isInDoubt ? "" : ", and what was sent was not done"}. Sign in again.`);
 });
 $("leave").addEventListener("click", async () => { try { await signOut(); } finally { turn += 1; signInView(); } });
 $("skip").addEventListener("click", event => { event.preventDefault(); $("main").focus(); });

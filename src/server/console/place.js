@@ -24,14 +24,15 @@ export function goTo(view, name, query) {
   if (location.hash === hash) show(); else location.hash = hash;
 }
 
+// The view as it is now.
+export const redraw = () => show();
+
 // Says what was done, and shows the view as it is now.
 export async function done(text) {
   told = text;
   await show();
 }
 
-export function takeTold() {
-  const text = told;
-  told = null;
-  return text;
-}
+// What is to be told: by each page until a view could be shown, so that neither a failure nor a sign-in loses it.
+export const whatIsTold = () => told;
+export function endTold() { told = null; }
