@@ -9,6 +9,7 @@ import itertools
 import json
 import os
 import re
+import resource
 import signal
 import sqlite3
 import threading
@@ -54,13 +55,13 @@ MEASURE_THE_MACHINE = {"TollgateSlow", "TollgateStoreSlow", "TollgateDown"}
 
 
 def hastened(shipped: str) -> str:
-    """The rules with each duration (`for`, range, offset) divided by TIMES, the thresholds of LESS replaced, and nothing else changed."""
+    """The rules with each duration (`for`, range and its step, offset) divided by TIMES, the thresholds of LESS replaced, and nothing else changed."""
     units = {"s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 
     def shorter(match: re.Match) -> str:
         return f"{match[1]}{int(match[2]) * units[match[3]] // TIMES}ms"
 
-    rules = re.sub(r"(for: |\[|offset )(\d+)([smhd])\b", shorter, shipped)
+    rules = re.sub(r"(for: |\[|(?<=[smhd]):|offset )(\d+)([smhd])\b", shorter, shipped)
     for said, less in LESS.items():
         assert rules.count(said) == 1, said
         rules = rules.replace(said, less)
@@ -225,6 +226,21 @@ def credentials_are_missing(place: Place, happening: Happening):
         assert call(account, "none") == 404
 
 
+def no_file_can_be_opened(place: Place, happening: Happening):
+    """Its limit of open files is reached while a call comes over a connection that stands: it gets no socket to its provider."""
+    account, process = place.account(), place.gateway.process.pid
+    files, most = resource.prlimit(process, resource.RLIMIT_NOFILE)
+    url, body = place.gateway.base_url, {"model": MODEL, "max_tokens": 10, "messages": [{"role": "user", "content": "none"}]}
+    while happening.wait():
+        with httpx.Client(timeout=CALL_SECONDS_MAX, headers={"authorization": f"Bearer {account.key}"}) as client:
+            assert client.get(f"{url}/llm/health").status_code == 200
+            resource.prlimit(process, resource.RLIMIT_NOFILE, (10, most))
+            try:
+                assert client.post(f"{url}/llm/chat", json=body).status_code == 503
+            finally:
+                resource.prlimit(process, resource.RLIMIT_NOFILE, (files, most))
+
+
 def refund_comes_late(place: Place, happening: Happening):
     """What Stripe pays back was taken from the account meanwhile, a chargeback takes what is not there, a payment names no account, one is refunded
     that nobody was credited, and one is disputed."""
@@ -326,6 +342,7 @@ CAUSES = {
         ),
         {"timeouts": PATIENT},
     ),
+    "files": Cause(no_file_can_be_opened, frozenset({"TollgateNoConnection"}), {"timeouts": PATIENT}),
     "credential": Cause(credential_is_refused, frozenset({"TollgateCredentialRefused"}), {"timeouts": PATIENT}),
     "unsold": Cause(credentials_are_missing, frozenset({"TollgateNothingOnSale"}), {"providers": UNSOLD}),
     "refund": Cause(
