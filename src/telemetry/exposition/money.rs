@@ -56,7 +56,7 @@ impl Page {
         self.counters("tollgate_unbilled_tokens_total", help, lost);
         let help = "What they would have cost the accounts.";
         self.counters("tollgate_unbilled_credits_total", help, lost_credits);
-        let help = "Charges that were cut to what was held: a provider reported kinds, or served a tier, that were not asked for.";
+        let help = "Charges that were cut to what was held: a provider reported kinds, or served a tier, that were not asked for, or said (cost_from: usage) that the call cost more.";
         self.counters("tollgate_charges_cut_total", help, cuts);
         let help = "Answers above the catalogue's maximum, whose holds paid for them or were to be raised, by what became of that.";
         self.counters("tollgate_hold_extensions_total", help, raised);
