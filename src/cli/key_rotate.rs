@@ -30,7 +30,7 @@ use crate::pure::time::{SpanError, parse_span};
 pub(super) struct RotateArgs {
     /// The key's id, or the key itself
     key_or_id: String,
-    /// How long the old key holds on, up to 366d: 24h, 7d; 0: not at all
+    /// How long the old key works, up to 366d; 0: not at all
     #[arg(long, value_name = "TIME", value_parser = overlap, default_value = "24h")]
     overlap: i64,
 }

@@ -44,6 +44,7 @@ mod tests {
 
     #[test]
     fn where_this_process_listens_is_known() {
+        let last = TcpListener::bind("127.0.0.1:0").unwrap();
         let mut listeners = Vec::new();
         for address in ["127.0.0.1:0", "[::1]:0", "0.0.0.0:0"] {
             match TcpListener::bind(address) {
@@ -62,6 +63,7 @@ mod tests {
                 "{address}"
             );
         }
+        drop(last);
     }
 
     /// It was taken for one that listens nowhere, and its own port for another's.

@@ -282,6 +282,7 @@ fn values_of_labels_are_there() {
         include_str!("../../src/gateway/recorder.rs"),
         include_str!("../../src/pure/error.rs"),
         include_str!("../../src/pure/error/limit.rs"),
+        include_str!("../../src/pure/error/unavailable.rs"),
         include_str!("../../src/ledger/embedded.rs"),
         include_str!("../../src/ledger/redis/mod.rs"),
     ];
