@@ -172,6 +172,7 @@ struct AccountShown {
     currency: String,
     keys: Vec<KeyShown>,
     /// What the calls in them owe is not in the balance yet. None for a gateway elsewhere: it is not known here.
+    #[serde(skip_serializing_if = "Option::is_none")]
     journals_waiting: Option<u64>,
 }
 

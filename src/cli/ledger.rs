@@ -37,7 +37,7 @@ pub(super) enum LedgerCommand {
         For each account: top-ups - debits = balance, sum of holds = held, usage = debits.\n\n\
         The answer of a gateway that runs on the embedded ledger may take 15 minutes,\n\
         and a minute with --operator. What waits in journals is told on the gateway's own\n\
-        machine alone: with --operator --json, journals_waiting and its like are null.")]
+        machine alone: with --operator --json, journals_waiting and its like are left out.")]
     Audit,
     /// Make counters what their entries say, such as a month's use what its days add up to
     #[command(
@@ -195,12 +195,14 @@ struct Audit {
     accounts: u64,
     at: String,
     findings: Vec<Finding>,
-    /// What the calls in them owe is in no book yet. This and the next two are none for a gateway elsewhere: they are not 0, they are not
-    /// known here.
+    /// What the calls in them owe is in no book yet. This and the next two are none for a gateway elsewhere: they are not known here.
+    #[serde(skip_serializing_if = "Option::is_none")]
     journals_waiting: Option<u64>,
     /// What Redis has acknowledged stands in them, to be asked for once more; nobody has them in hand.
+    #[serde(skip_serializing_if = "Option::is_none")]
     journals_acknowledged: Option<u64>,
     /// Files with what could not be billed.
+    #[serde(skip_serializing_if = "Option::is_none")]
     journals_refused: Option<Vec<String>>,
 }
 

@@ -43,6 +43,23 @@ pub fn of_catalogue(config: &Config, catalogue: &Catalogue) -> Vec<ConfigError> 
             doubts.push(ConfigError::new(&config.catalogue, problem).at(line));
         }
         let rows = rows_of(&model.prices);
+        for row in &rows {
+            let (Some(min), context) = (row.min_prompt_tokens, model.context_length) else {
+                continue;
+            };
+            if min < context {
+                continue;
+            }
+            let text = text.get_or_insert_with(|| super::read(&config.catalogue).unwrap_or_default());
+            let line =
+                yaml_lines::of_entry(text, &model.id, "pricing").map(|at| row.line_of("min_prompt_tokens", text, at));
+            let problem = format!(
+                "{}: pricing.{}min_prompt_tokens is {min}, and context_length {context}: no prompt counts as more, so longer ones are sold \
+                 at the price of shorter ones",
+                model.id, row.place
+            );
+            doubts.push(ConfigError::new(&config.catalogue, problem).at(line));
+        }
         let prices = rows.iter().flat_map(|row| row.own().map(move |price| (row, price)));
         for (row, (key, price)) in prices {
             if price.units() <= max.token.units() {

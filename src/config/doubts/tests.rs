@@ -119,7 +119,7 @@ models:
   - id: a/b
     name: B
     provider: P
-    context_length: 9
+    context_length: 501
     max_completion_tokens: 5
     modality: text->text
     pricing:
@@ -158,6 +158,19 @@ models:
         assert_eq!(told.collect::<Vec<_>>(), expected, "{slip}");
     };
     check("", &[]);
+    // A row that no prompt comes to.
+    let short = good.replace("context_length: 501", "context_length: 300");
+    write(&catalogue, &short).unwrap();
+    let told = of_catalogue(&config, &config.catalogue_of(&short).unwrap());
+    let told: Vec<String> = told.iter().map(ToString::to_string).collect();
+    for (told, place) in told.iter().zip([
+        ":15: a/b: pricing.tiers.flex.overrides.min_prompt_tokens is 300, and context_length 300",
+        ":19: a/b: pricing.tiers.priority.overrides.min_prompt_tokens is 400, and context_length 300",
+        ":21: a/b: pricing.tiers.priority.overrides.min_prompt_tokens is 500, and context_length 300",
+    ]) {
+        assert!(told.contains(place), "{told}");
+    }
+    assert_eq!(told.len(), 3, "{told:?}");
     check("0.000001", &["9: a/b: pricing.prompt"]);
     check("0.000002", &["10: a/b: pricing.completion"]);
     check("0.000003", &["13: a/b: pricing.overrides.prompt"]);

@@ -31,7 +31,7 @@ pub fn between(old: &Catalogue, new: &Catalogue, max: Option<PriceMax>) -> Optio
             if before.is_some_and(|before| before.prices == model.prices) {
                 return None;
             }
-            too_dear(model, max).or_else(|| match before {
+            too_dear(before.map(|before| &**before), model, max).or_else(|| match before {
                 Some(before) => moved(before, model, max).or_else(|| free_no_longer(before, model)),
                 None => too_dear_call(model, max),
             })
@@ -103,9 +103,11 @@ fn bound_text((name, from, to): Bound) -> String {
 }
 
 /// A price of a token that nobody asks.
-fn too_dear(model: &Model, max: Option<PriceMax>) -> Option<String> {
+fn too_dear(before: Option<&Model>, model: &Model, max: Option<PriceMax>) -> Option<String> {
     let max = max?.token;
-    let mut prices = rows(model).flat_map(tokens);
+    // Of those that stood there before somebody was asked then.
+    let known: Vec<_> = before.into_iter().flat_map(rows).flat_map(tokens).collect();
+    let mut prices = rows(model).flat_map(tokens).filter(|price| !known.contains(price));
     let (name, price) = prices.find(|(_, price)| price.is_some_and(|price| price.units() > max.units()))?;
     Some(format!("its {name} price of {} for one token cannot be", shown(price)))
 }

@@ -67,9 +67,10 @@ impl RequestBody {
         if fields.is_repeated {
             return Err(EndUserError::Twice);
         }
-        let user = self.end_user_of(fields.user)?;
-        let of_metadata = self.end_user_of(fields.user_id)?;
-        Ok(user.or(of_metadata))
+        match self.end_user_of(fields.user)? {
+            Some(user) => Ok(Some(user)),
+            None => self.end_user_of(fields.user_id),
+        }
     }
 
     fn end_user_of(&self, named: Option<Value>) -> Result<Option<Cow<'_, str>>, EndUserError> {
@@ -115,6 +116,7 @@ mod tests {
         is(r#","metadata":{"a":{"user_id":"x"},"user_id":"bob"}"#, "bob");
         is(r#","metadata":{"user_id":"bob"},"user":"anna""#, "anna");
         is(r#","metadata":{"user_id":"bob"},"user":null"#, "bob");
+        is(r#","metadata":{"user_id":7},"user":"anna""#, "anna");
         is(r#","met\u0061data":{"a":[{}],"user_id" : "b\u00e4b"}"#, "bäb");
         for none in [
             "",
@@ -126,6 +128,10 @@ mod tests {
             assert_eq!(end_user(none), Ok(None), "{none}");
         }
         assert_eq!(end_user(r#","user":7"#), Err(EndUserError::NotText));
+        assert_eq!(
+            end_user(r#","user":"","metadata":{"user_id":7}"#),
+            Err(EndUserError::NotText)
+        );
         for twice in [
             r#","user":"a","user":"b""#,
             r#","metadata":{"user_id":"a","user_id":"a"}"#,

@@ -258,7 +258,7 @@ impl Operation {
     }
 
     fn responses(&self) -> Map<String, Value> {
-        let own: &[u16] = if self.is_open() { &[] } else { &[401, 403, 429, 503] };
+        let own: &[u16] = if self.is_open() { &[] } else { &[401, 403, 429] };
         let mut responses = Map::new();
         responses.insert("200".to_owned(), self.ok());
         if self.ok.has_tag() {
@@ -271,7 +271,7 @@ impl Operation {
                 json!({ "description": "Nothing has changed.", "headers": headers }),
             );
         }
-        let mut statuses: Vec<u16> = [&[400, 431, 500][..], own, self.also].concat();
+        let mut statuses: Vec<u16> = [&[400, 431, 500, 503][..], own, self.also].concat();
         statuses.sort_unstable();
         statuses.dedup();
         for status in statuses {

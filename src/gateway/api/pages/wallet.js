@@ -68,7 +68,7 @@ function showCalls() {
   ];
   const shown = sum(calls.map(call => call.total_cost));
   $("calls").replaceChildren(el("p", { class: "dim small", text: calls.length ? `${counted(calls.length, "call")} here, ${shown} ${currency} together` : "" }),
-    table("Calls and what they cost", columns, calls, "No call yet, or no receipts are kept."));
+    table("Calls and what they cost", columns, calls, next === null ? "No call yet, or no receipts are kept." : "None among the newest: look further back."));
   $("more").hidden = next === null;
 }
 

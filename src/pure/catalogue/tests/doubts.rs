@@ -283,4 +283,13 @@ fn a_price_that_nobody_asks_is_doubtful_in_a_new_model_too() {
             "what was taken by hand is no doubt"
         );
     }
+    // Nor is it once another price moves.
+    let dear = |prompt: &str| with_new(&format!("prompt: \"{prompt}\", completion: \"0.02\""));
+    assert_eq!(between(&dear("0.001"), &dear("0.0011"), max()), None);
+    let moved = between(&dear("0.001"), &dear("0.011"), max());
+    assert!(
+        moved
+            .unwrap()
+            .contains("prompt price of 0.01265 for one token cannot be")
+    );
 }
