@@ -38,7 +38,7 @@ pub(super) const GROUP_BY: Parameter = query(
 pub(super) const CALL: Parameter = query(
     "id",
     r#"{"type":"string","minLength":1,"maxLength":256}"#,
-    "The x-request-id of an answer, or the answer's own id.",
+    "The x-request-id of an answer (x-original-request-id of one that was given again), or the answer's own id.",
 )
 .required();
 pub(super) const LIMIT: Parameter = query(
