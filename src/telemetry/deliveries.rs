@@ -92,8 +92,7 @@ pub struct DeliveryFigures {
     pub results: [u64; 3],
     /// Events that are still to be told to somebody.
     pub open: u64,
-    /// Events that were dropped in the ledger since there is one, and how many of them since the first look. None before that: a count that
-    /// begins with 0 and goes on with those of years would look like news.
+    /// Events that were dropped in the ledger since there is one, and how many of them since the first look. None before that.
     pub dropped: Option<(u64, u64)>,
     /// The age of the oldest open event in seconds; 0 when there is none.
     pub oldest_age_secs: i64,

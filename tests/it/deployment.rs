@@ -3,7 +3,7 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
-use std::process::Command;
+use std::process::{Command, Output};
 
 use tempfile::TempDir;
 
@@ -117,22 +117,26 @@ impl Machine {
 
     /// Runs a script of the package, as dpkg does: what it says, and what systemd was told.
     fn run(&self, script: &str, arguments: &[&str]) -> (String, Vec<String>) {
+        let output = self.output(script, arguments);
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert!(output.status.success(), "{script} {arguments:?}: {said}");
+        let told = fs::read_to_string(self.path("systemctl.log")).unwrap_or_default();
+        (said, told.lines().map(str::to_owned).collect())
+    }
+
+    fn output(&self, script: &str, arguments: &[&str]) -> Output {
         let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("conf/debian");
         let text = fs::read_to_string(folder.join(script)).unwrap();
         let systemd = self.path("systemd").display().to_string();
         assert!(text.contains("/run/systemd/system"), "{script}");
         fs::write(self.path(script), text.replace("/run/systemd/system", &systemd)).unwrap();
         let search = format!("{}:/usr/bin:/bin", self.path("bin").display());
-        let output = Command::new("sh")
+        Command::new("sh")
             .arg(self.path(script))
             .args(arguments)
             .env("PATH", search)
             .output()
-            .unwrap();
-        let said = String::from_utf8(output.stderr).unwrap();
-        assert!(output.status.success(), "{script} {arguments:?}: {said}");
-        let told = fs::read_to_string(self.path("systemctl.log")).unwrap_or_default();
-        (said, told.lines().map(str::to_owned).collect())
+            .unwrap()
     }
 }
 
@@ -155,6 +159,20 @@ fn an_upgrade_of_the_package_is_told_to_every_version_of_systemd() {
         "kill --kill-who=main --signal=USR2 tollgate",
     ];
     assert_eq!((said.as_str(), told), ("", expected.map(str::to_owned).to_vec()));
+}
+
+/// Its removal had disabled it, and it stayed off without a word.
+#[test]
+fn a_package_that_is_installed_again_says_how_to_start_it() {
+    for (enabled, expected) in [(1, true), (0, false)] {
+        let machine = Machine::with(&format!(
+            "case \"$*\" in *is-active*) exit 3 ;; *is-enabled*) exit {enabled} ;; esac"
+        ));
+        let output = machine.output("postinst", &["configure", "0.1.0-1"]);
+        let said = String::from_utf8(output.stdout).unwrap();
+        assert!(output.status.success(), "{said}");
+        assert_eq!(said.contains("systemctl enable --now tollgate"), expected, "{said}");
+    }
 }
 
 #[test]

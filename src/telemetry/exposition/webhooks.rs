@@ -19,8 +19,13 @@ impl Page {
             help,
             signed(figures.oldest_age_secs),
         );
-        let help = "Events that were dropped in the ledger: too many were open, or they were too old.";
-        let dropped = figures.dropped.map(|(all, _)| counter(&[], number(all)));
-        self.counters("tollgate_webhook_events_dropped_total", help, Vec::from_iter(dropped));
+        let help =
+            "Events that were dropped in the ledger, seen by this process: too many were open, or they were too old.";
+        let seen = figures.dropped.map_or(0, |(_, since)| since);
+        self.counters(
+            "tollgate_webhook_events_dropped_total",
+            help,
+            vec![counter(&[], number(seen))],
+        );
     }
 }
