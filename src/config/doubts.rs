@@ -34,7 +34,7 @@ pub fn of_catalogue(config: &Config, catalogue: &Catalogue) -> Vec<ConfigError> 
         return Vec::new();
     };
     let mut text = None;
-    let mut doubts = Vec::new();
+    let (mut doubts, mut unused) = (Vec::new(), Vec::new());
     for model in catalogue.models() {
         for (entry, key, problem) in of_model(model) {
             let text = text.get_or_insert_with(|| super::read(&config.catalogue).unwrap_or_default());
@@ -43,6 +43,20 @@ pub fn of_catalogue(config: &Config, catalogue: &Catalogue) -> Vec<ConfigError> 
             doubts.push(ConfigError::new(&config.catalogue, problem).at(line));
         }
         let rows = rows_of(&model.prices);
+        let prices = rows.iter().flat_map(|row| row.own().map(move |price| (row, price)));
+        for (row, (key, price)) in prices {
+            if price.units() <= max.token.units() {
+                continue;
+            }
+            let text = text.get_or_insert_with(|| super::read(&config.catalogue).unwrap_or_default());
+            let line = yaml_lines::of_entry(text, &model.id, "pricing").map(|at| row.line_of(key, text, at));
+            let problem = format!(
+                "{}: pricing.{}{key} is more than {TOKEN_PRICE_MAX} for one token: is it the price of a million? Then divide it by 1000000: \
+                 \"0.15\" per million is \"0.00000015\"",
+                model.id, row.place
+            );
+            doubts.push(ConfigError::new(&config.catalogue, problem).at(line));
+        }
         for row in &rows {
             let (Some(min), context) = (row.min_prompt_tokens, model.context_length) else {
                 continue;
@@ -58,23 +72,11 @@ pub fn of_catalogue(config: &Config, catalogue: &Catalogue) -> Vec<ConfigError> 
                  at the price of shorter ones",
                 model.id, row.place
             );
-            doubts.push(ConfigError::new(&config.catalogue, problem).at(line));
-        }
-        let prices = rows.iter().flat_map(|row| row.own().map(move |price| (row, price)));
-        for (row, (key, price)) in prices {
-            if price.units() <= max.token.units() {
-                continue;
-            }
-            let text = text.get_or_insert_with(|| super::read(&config.catalogue).unwrap_or_default());
-            let line = yaml_lines::of_entry(text, &model.id, "pricing").map(|at| row.line_of(key, text, at));
-            let problem = format!(
-                "{}: pricing.{}{key} is more than {TOKEN_PRICE_MAX} for one token: is it the price of a million? Then divide it by 1000000: \
-                 \"0.15\" per million is \"0.00000015\"",
-                model.id, row.place
-            );
-            doubts.push(ConfigError::new(&config.catalogue, problem).at(line));
+            unused.push(ConfigError::new(&config.catalogue, problem).at(line));
         }
     }
+    // Behind those of prices, which cost more.
+    doubts.append(&mut unused);
     doubts.truncate(DOUBTS_MAX);
     doubts
 }

@@ -7,10 +7,10 @@ use procfs::net::{TcpState, tcp, tcp6};
 use procfs::process::{FDTarget, Process};
 use procfs::{ProcError, ProcResult};
 
-/// The addresses at which a process of this network listens.
+/// The addresses at which a process listens that has at least one.
 ///
 /// # Errors
-/// When what it has open cannot be seen from here: it is another user's, in a namespace of its own, or about to end.
+/// When that cannot be seen from here: it is another user's, in a namespace or network of its own, or about to end.
 pub(super) fn addresses_of(process: u32) -> ProcResult<Vec<SocketAddr>> {
     let number = i32::try_from(process).map_err(|error| ProcError::Other(error.to_string()))?;
     let mut sockets = HashSet::new();
@@ -19,14 +19,20 @@ pub(super) fn addresses_of(process: u32) -> ProcResult<Vec<SocketAddr>> {
             sockets.insert(socket);
         }
     }
-    // What may be listed but not read is left out without an error; and who listens for a successor has a socket.
-    if sockets.is_empty() {
-        return Err(ProcError::PermissionDenied(None));
-    }
     let over_ipv6 = tcp6().unwrap_or_default(); // A machine may have none.
     let entries = tcp()?.into_iter().chain(over_ipv6);
     let own = entries.filter(|entry| entry.state == TcpState::Listen && sockets.contains(&entry.inode));
-    Ok(own.map(|entry| entry.local_address).collect())
+    let own: Vec<SocketAddr> = own.map(|entry| entry.local_address).collect();
+    // Files that may be listed but not read are left out without an error, and sockets of another network are not among these.
+    match own.is_empty() {
+        true => Err(ProcError::PermissionDenied(None)),
+        false => Ok(own),
+    }
+}
+
+/// Whether they are one address; the system does not tell the scope of one of a link.
+pub(super) fn is_same(one: SocketAddr, other: SocketAddr) -> bool {
+    (one.ip(), one.port()) == (other.ip(), other.port())
 }
 
 /// Whether who listens at one of them keeps others from the other.
@@ -69,12 +75,19 @@ mod tests {
     /// It was taken for one that listens nowhere, and its own port for another's.
     #[test]
     fn a_process_whose_sockets_cannot_be_seen_is_not_known() {
-        // It reads until its input ends, and has no socket.
+        // It reads until its input ends, and listens nowhere.
         let mut child = Command::new("cat").stdin(Stdio::piped()).spawn().unwrap();
         let known = addresses_of(child.id());
         child.kill().unwrap();
         child.wait().unwrap();
         assert!(known.is_err(), "{known:?}");
+    }
+
+    #[test]
+    fn an_address_of_a_link_is_the_same_without_its_scope() {
+        let (scoped, seen) = ("[fe80::1%2]:80", "[fe80::1]:80");
+        assert!(is_same(scoped.parse().unwrap(), seen.parse().unwrap()));
+        assert!(!is_same("[fe80::2]:80".parse().unwrap(), seen.parse().unwrap()));
     }
 
     #[test]

@@ -7,7 +7,7 @@ use std::net::SocketAddr;
 use std::path::Path;
 use std::time::Duration;
 
-use super::listening::is_in_the_way;
+use super::listening::{is_in_the_way, is_same};
 use super::socket::bind;
 use super::upgrade;
 use crate::clock::monotonic;
@@ -201,7 +201,7 @@ enum Held {
 fn held_of(config: &Config, address: SocketAddr) -> Held {
     match upgrade::addresses_of_running(&config.data_dir) {
         None => Held::All,
-        Some(own) if own.contains(&address) => Held::All,
+        Some(own) if own.iter().any(|one| is_same(*one, address)) => Held::All,
         Some(own) => match own.into_iter().find(|one| is_in_the_way(*one, address)) {
             Some(one) => Held::Part(one),
             None => Held::Nothing,

@@ -94,7 +94,7 @@ test("credit whose answer is lost before its session ends is sent again after a 
 test("a session that is found to have ended by a read keeps the form too, and its Cancel names the reference until it can be looked for", async () => {
   const name = "cancelled", { page, context, problems } = await at(name, 1280);
   const [reference] = await addCreditAndLose(page, name);
-  assert.equal(await page.getAttribute("dialog input[name=reference]", "readonly"), "", "by another one it would count twice");
+  assert.equal(await page.isEditable("dialog input[name=reference]"), false, "by another one it would count twice");
   await endSession(context);
   await goToHash(page, "#/models");
   await page.waitForSelector(TOKEN);
@@ -107,6 +107,23 @@ test("a session that is found to have ended by a read keeps the form too, and it
   await page.keyboard.press("Enter");
   await told(page, notice);
   await viewIs(page, "models");
+  assert.deepEqual(problems, []);
+  await context.close();
+});
+
+test("a form that is being sent cannot be changed, and its reference not after a lost answer either", async () => {
+  const name = "unchanged", { page, context, problems } = await at(name, 1280);
+  let letGo;
+  const go = new Promise(resolve => { letGo = resolve; });
+  await loseFirst(page, name, async route => { await go; await route.abort(); });
+  await addCredit(page);
+  await page.waitForSelector(SENDING);
+  const fields = ["amount", "reference", "note"];
+  const editable = () => Promise.all(fields.map(field => page.isEditable(`dialog [name=${field}]`)));
+  assert.deepEqual(await editable(), [false, false, false]);
+  letGo();
+  await page.waitForSelector(FAILED);
+  assert.deepEqual(await editable(), [true, false, true]);
   assert.deepEqual(problems, []);
   await context.close();
 });
@@ -204,11 +221,16 @@ test("a proxy's answer to what was sent says that it is not known whether it was
   assert.equal(references[0], references[1]);
   assert.equal((await postedTo(name)).length, 1);
 
-  await page.route(url => url.pathname === `/v1/accounts/${name}/keys`, route => (route.request().method() === "POST" ? byProxy(502)(route) : route.fallback()));
+  let keys = 0;
+  await page.route(url => url.pathname === `/v1/accounts/${name}/keys`, route => (route.request().method() === "POST" && (keys += 1) === 1 ? byProxy(502)(route) : route.fallback()));
   await page.click('main button:text-is("Create a key")');
   await page.click("dialog button[type=submit]");
   await page.waitForSelector(FAILED);
   assert.equal(await page.textContent(FAILED), "The answer has the status 502: whether it was done is not known. Look into the log before it is sent again.");
+  // Once it is done, the first sending may still have been.
+  await page.click("dialog button[type=submit]");
+  await page.click('dialog button:text-is("I have kept it")');
+  await told(page, "is made. An earlier sending of the form may have been done as well: look into the log.");
   assert.deepEqual(problems, []);
   await context.close();
 });

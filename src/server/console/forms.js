@@ -2,9 +2,9 @@
 // answer may be a text that is told once, and another form would do it twice. One that was sent, and may have been done or not, can be sent
 // again, and is left by its own button alone: another form would have another reference.
 
-import { copier, el } from "/console/dom.js";
+import { $, copier, el, say } from "/console/dom.js";
 import { operator, signIn } from "/console/api.js";
-import { done, redraw } from "/console/place.js";
+import { done, redraw, tellToo } from "/console/place.js";
 
 let numbers = 0;
 
@@ -55,6 +55,8 @@ export function formOf({ fields, act, danger, send, also = [] }) {
     // Not `disabled`: the button would lose the focus.
     for (const name of ["aria-disabled", "aria-busy"]) if (now) button.setAttribute(name, "true"); else button.removeAttribute(name);
     for (const other of also) other.disabled = now;
+    // What is being sent is what stands there: another reference beneath it would count a second time.
+    for (const { input } of made) if (input.matches("select, [type=checkbox]")) input.disabled = now; else input.readOnly = now || input.hasAttribute("data-kept");
     state.textContent = now ? "Sending…" : "";
   };
   form.addEventListener("submit", async event => {
@@ -162,13 +164,15 @@ export async function formDialog({ title, about, fields, act, danger, send }) {
         if (error.isInDoubt) {
           doubted = values;
           // By another one it would count a second time.
-          form.querySelector("[name=reference]")?.setAttribute("readonly", "");
+          form.querySelector("[name=reference]")?.setAttribute("data-kept", "");
         }
         if (operator() !== null) throw error;
         if (doubted) askForToken();
-        // The page behind it asks for a token already.
-        else if (error.status === 401) close(null);
-        else throw error;
+        else if (error.status === 401) {
+          // The page behind it asks for a token already; it may have found that by a read, which says nothing of this.
+          say($("notice"), NOT_DONE, true);
+          close(null);
+        } else throw error;
       }
     };
     const { form, isBusy } = formOf({ fields, act, danger, send: sendAndClose, also: [cancel] });
@@ -180,8 +184,13 @@ export async function formDialog({ title, about, fields, act, danger, send }) {
   });
   // The view may be older than what was sent: it is read again, so that what is looked for there can be found.
   if (result === null && doubted) await done(cancelled(title, doubted));
+  // What has a reference counts once however often it was sent.
+  if (result !== null && doubted && !doubted.reference) tellToo("An earlier sending of the form may have been done as well: look into the log.");
   return result;
 }
+
+// What is said of something that was sent when the session was over.
+export const NOT_DONE = "The session has ended, and what was sent was not done. Sign in again.";
 
 function sessionEnded({ reference }) {
   const next = reference ? `send this form again: its reference ${reference} counts once` : "look into the log before this form is sent again";

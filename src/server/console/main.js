@@ -2,7 +2,7 @@
 
 import { $, el, say } from "/console/dom.js";
 import { may, operator, resume, signOut, whenLost } from "/console/api.js";
-import { leaveForms, loseForms, signInForm } from "/console/forms.js";
+import { NOT_DONE, leaveForms, loseForms, signInForm } from "/console/forms.js";
 import { endTold, place, redraw, showBy, whatIsTold } from "/console/place.js";
 import { accountsView } from "/console/accounts.js";
 import { accountView } from "/console/account.js";
@@ -70,7 +70,7 @@ showBy(show);
 whenLost(reads => {
   turn += 1;
   const isInDoubt = loseForms();
-  signInView(`The session has ended${reads || isInDoubt ? "" : ", and what was sent was not done"}. Sign in again.`);
+  signInView(reads || isInDoubt ? "The session has ended. Sign in again." : NOT_DONE);
 });
 $("leave").addEventListener("click", async () => { try { await signOut(); } finally { turn += 1; signInView(); } });
 $("skip").addEventListener("click", event => { event.preventDefault(); $("main").focus(); });

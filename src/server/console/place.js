@@ -1,7 +1,7 @@
 // Where the console is: the address behind `#`, and what is to be told at the next view.
 
 let show = async () => {};
-let told = null;
+let told = null, toldToo = null;
 
 export const showBy = act => { show = act; };
 
@@ -29,9 +29,13 @@ export const redraw = () => show();
 
 // Says what was done, and shows the view as it is now.
 export async function done(text) {
-  told = text;
+  told = [text, toldToo].filter(Boolean).join(" ");
+  toldToo = null;
   await show();
 }
+
+// What is said with the next thing that is done.
+export const tellToo = text => { toldToo = text; };
 
 // What is to be told: by each page until a view could be shown, so that neither a failure nor a sign-in loses it.
 export const whatIsTold = () => told;
