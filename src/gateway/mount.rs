@@ -26,6 +26,9 @@ use super::{Ctx, Tollgate};
 
 impl Tollgate {
     /// A plugin that gives what lies below `base_path` to Tollgate, and everything else to `host`.
+    ///
+    /// A connection may carry requests of both. After one of Tollgate's it idles for Tollgate's `keepalive_ms`, and has no connection
+    /// context of the host's any more (`persist_connection_context`). Of Pingora's feature `upstream_modules` nothing is forwarded.
     pub fn mount<H>(&self, host: H) -> Mounted<H> {
         Mounted {
             tollgate: self.clone(),
@@ -130,7 +133,7 @@ where
         MountedCtx(None)
     }
 
-    /// The host's: they run on its requests and on Tollgate's own answers, not on what Tollgate carries.
+    /// The host's. Pingora has them filter the head of each request, Tollgate's included; of Tollgate's bodies and answers they see nothing.
     fn init_downstream_modules(&self, modules: &mut HttpModules) {
         self.host.init_downstream_modules(modules);
     }

@@ -41,8 +41,8 @@ pub type Environment = fn(&str) -> Option<String>;
 /// }
 /// ```
 ///
-/// Clones are handles to the same gateway. When the last one is dropped, what runs beside the requests is closed, and what is still to
-/// be billed is written. `run_forever` ends the process without that: then the journal bills the rest at the next start.
+/// Clones are handles to the same gateway. When the last one is dropped, ledger, journal, webhooks, receipts, log and traces are closed, and
+/// what is still to be billed is written; `admin_listen` and `operator_listen`, and what reloads, refreshes and audits, end with the process. `run_forever` ends the process without that: then the journal bills the rest at the next start.
 ///
 /// # What the listener of `tollgate serve` adds
 /// Limits on connections, in all and per address; the time and the size of a request's head; chunked bodies whose framing others would

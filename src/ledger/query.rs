@@ -54,17 +54,23 @@ impl KeyedRow {
     }
 }
 
-/// Whether a text may be where a page of receipts begins ([`super::admin::ReceiptQuery::before`]): a row, and how many of its lines are
-/// left, or a place in a stream. What another store has said is the end of this one's.
+/// Whether a text may be where a page of receipts begins ([`super::admin::ReceiptQuery::before`]): a sealed place in a file, or one in a
+/// stream. What another store has said is the end of this one's.
 pub fn is_place(text: &str) -> bool {
     let is_number =
         |part: &str| (1..=PLACE_DIGITS_MAX).contains(&part.len()) && part.bytes().all(|b| b.is_ascii_digit());
-    let are_numbers = |parts: Vec<&str>, count: usize| parts.len() == count && parts.iter().all(|part| is_number(part));
-    are_numbers(text.split('.').collect(), 4) || are_numbers(text.split('-').collect(), 2)
+    let is_hex = |b: u8| b.is_ascii_digit() || (b'a'..=b'f').contains(&b);
+    let is_sealed = text.len() == SEALED_PLACE_DIGITS && text.bytes().all(is_hex);
+    is_sealed
+        || text
+            .split_once('-')
+            .is_some_and(|(time, count)| is_number(time) && is_number(count))
 }
 
-/// Digits of a number in a place.
+/// Digits of a number in a stream's place.
 const PLACE_DIGITS_MAX: usize = 15;
+/// Hexadecimal digits of a sealed place.
+const SEALED_PLACE_DIGITS: usize = 120;
 
 /// A call that holds credit and has no receipt yet.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -156,32 +162,27 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_place_is_four_numbers_of_a_row_or_two_of_a_stream() {
+    fn a_place_is_sealed_or_two_numbers_of_a_stream() {
+        let sealed = "0123456789abcdef".repeat(8);
+        let upper = sealed[..120].to_uppercase();
         for (text, expected) in [
-            ("1.2.3.4", true),
-            ("0.00.123456789012345.4", true),
+            (&sealed[..120], true),
             ("1795132800000-0", true),
             ("123456789012345-1", true),
             ("", false),
             ("1", false),
-            ("1.2.3", false),
-            ("1.2.3.4.5", false),
-            ("1.2.3.x", false),
-            ("x.2.3.4", false),
-            ("1..3.4", false),
-            ("1.2.3.", false),
-            ("1234567890123456.2.3.4", false),
-            ("1.2-3.4", false),
-            ("1.2", false),
-            ("1-2-3-4", false),
+            (&sealed[..119], false),
+            (&sealed[..121], false),
+            (&upper[..], false),
+            ("1.2.3.4", false),
             ("1-2-3", false),
             ("a-b", false),
             ("-", false),
             ("-1", false),
             ("1-", false),
             ("1-1234567890123456", false),
-            ("+1.2.3.4", false),
-            ("1.2.3.4 ", false),
+            ("+1-2", false),
+            ("1-2 ", false),
         ] {
             assert_eq!(is_place(text), expected, "{text:?}");
         }

@@ -211,7 +211,7 @@ pub(crate) fn start_beside(
 
 impl Tollgate {
     /// What an admin listener answers from, for a host that has its own; none before the books are open. It knows of no audit, and not where
-    /// the host listens: it is ready until the gateway stops.
+    /// the host listens: it is ready until the gateway stops, while its store can be reached.
     pub fn admin(&self) -> Option<Admin> {
         Some(admin(self, self.books().ok()?, Arc::default(), None))
     }

@@ -9,7 +9,9 @@ use pingora::proxy::{ProxyHttp, Session};
 use super::gathering::GatherLimits;
 
 /// What a plugin tells the transport beside the hooks of [`ProxyHttp`]. Every method has a default, with which a plugin is carried as
-/// Pingora would.
+/// Pingora would, but for this: the plugin reads the client's body itself, before [`Transport::carry`](super::Transport::carry), and gives
+/// all of it in its `request_body_filter`, which is called once; and hooks of the cache, `proxy_upstream_filter` and `suppress_proxy_warn_log`
+/// are not called.
 pub trait Carried: ProxyHttp {
     /// The request that [`ProxyHttp::upstream_request_filter`] is given: the client's, unless the plugin builds its own from nothing.
     fn upstream_request(&self, session: &Session, _ctx: &mut Self::CTX) -> RequestHeader {

@@ -10,6 +10,7 @@
 
 mod bytes;
 mod names;
+mod place;
 mod read;
 
 use std::collections::BTreeMap;
@@ -27,6 +28,7 @@ use crate::pure::time::{Day, Timestamp};
 /// Adds what files of earlier versions do not have. Those versions do not look at it.
 pub(super) fn complete_schema(connection: &Connection) -> Result<(), StoreError> {
     connection.execute_batch(SCHEMA)?;
+    place::complete_schema(connection)?;
     names::complete_schema(connection)
 }
 

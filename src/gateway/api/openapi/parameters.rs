@@ -48,7 +48,7 @@ pub(super) const LIMIT: Parameter = query(
 );
 pub(super) const BEFORE: Parameter = query(
     "before",
-    r#"{"type":"string","pattern":"^([0-9]{1,15}([.][0-9]{1,15}){3}|[0-9]{1,15}-[0-9]{1,15})$"}"#,
+    r#"{"type":"string","pattern":"^([0-9a-f]{120}|[0-9]{1,15}-[0-9]{1,15})$"}"#,
     "What `next` of the page before says.",
 );
 pub(super) const OF_MODEL: Parameter = query("model", r#"{"type":"string"}"#, "Only calls of the model with this id.");

@@ -1,6 +1,7 @@
 -- Forgets the producers that have been silent for a month, and remembers the youngest of them: what is theirs is stale.
--- KEYS account; ARGV now
-local account, day = KEYS[1], day_of(clock(ARGV[1]))
+-- By the earlier of the days of Redis and of the gateway that asks: one clock alone, ahead for a moment, would make all of them stale.
+-- KEYS account; ARGV now, the gateway's day
+local account, day = KEYS[1], math.min(day_of(clock(ARGV[1])), tonumber(ARGV[2]))
 local latest, forgotten = tonumber(redis.call('HGET', account, 'forgotten') or -1), 0
 for list, kind in pairs({ producers = 'p', numbered = 'n' }) do
   local kept, silent = {}, 0

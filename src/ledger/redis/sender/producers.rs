@@ -13,10 +13,11 @@ impl Settler {
             return;
         };
         let clock = self.shared.now_text();
+        let today = self.shared.options.clock.now().day().0;
         for account in std::mem::take(&mut self.met) {
             let [name, _] = account.keys();
             let mut command = script::FORGET.call(EvalMode::Text, &[name]);
-            command.arg(&clock);
+            command.arg(&clock).arg(today);
             match tokio::time::timeout(self.shared.options.timeout, connection.send(&command)).await {
                 Ok(Ok(_)) => {}
                 Ok(Err(error)) => log::debug!("producers of {} are kept: {error}", account.id()),

@@ -171,3 +171,43 @@ fn a_clock_400_days_off_and_back_bills_each_call_once() {
     assert_eq!(balance(&caller), credits("92"));
     audit_is_clean(&other);
 }
+
+/// Redis' clock is 40 days ahead: whoever was silent for a month is forgotten all the same, and nobody else, so what they owe is taken.
+#[test]
+fn a_clock_of_redis_that_is_ahead_makes_nobody_silent() {
+    let server = RedisServer::start();
+    let (clock, redis) = (Clock::manual(NOW), Clock::manual(NOW));
+    let node = || {
+        let options = Options {
+            redis_clock: Some(redis.clone()),
+            ..patient(clock.clone())
+        };
+        Ledger::Redis(RedisLedger::connect(&server.url(), options).unwrap())
+    };
+    let silent = node();
+    let caller = caller_of(&silent, "acme", "100", LimitOverrides::default());
+    pay(&caller, &redis, 1);
+    assert_eq!(balance(&caller), credits("99"));
+    clock.advance(31 * DAY_MS);
+    redis.advance(31 * DAY_MS);
+    let second = node();
+    let theirs = on_node(&second, &caller);
+    let AccountHandle::Redis(_, account) = &theirs.place else {
+        panic!()
+    };
+    let number = redis_of(&second).next_number(account);
+    pay(&theirs, &redis, 2);
+    assert_eq!(balance(&theirs), credits("98"));
+    redis.advance(40 * DAY_MS);
+    let third = node();
+    let caller = on_node(&third, &caller);
+    pay(&caller, &redis, 3);
+    assert_eq!(balance(&caller), credits("97"));
+    until("the silent producer is forgotten", || {
+        server.ask("HGET tg1:{acme} forgotten") != ["$-1"]
+    });
+    let shard = redis_of(&second).shared.shards.queue_of(account);
+    shard.queue.settle(owed(account, number, Origin::Adopted));
+    assert_eq!(balance(&theirs), credits("96"));
+    audit_is_clean(&third);
+}

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use rusqlite::{Connection, OptionalExtension, params};
 
 use super::super::{PART, Reader, corrupt};
+use super::place::{Place, Seal};
 use super::{COMPLETE_FROM, names};
 use crate::ledger::admin::{AuditFinding, LOOKED_THROUGH_MAX, ReceiptPage, ReceiptQuery};
 use crate::ledger::query::{CallName, EndUserQuery, EndUserSums, EndUserUsage, Unsummed};
@@ -74,7 +75,8 @@ pub(super) fn page(connection: &Connection, query: &ReceiptQuery) -> Result<Rece
 fn newest(connection: &Connection, query: &ReceiptQuery) -> Result<ReceiptPage, StoreError> {
     let (account, limit) = (&query.account, usize::try_from(query.limit()).unwrap_or(usize::MAX));
     let mut page = ReceiptPage::default();
-    let Some((before, lines_before)) = query.before.as_deref().map_or(Some(([i64::MAX; 3], 0)), place) else {
+    let (seal, newest) = (Seal::of(connection)?, Some(NEWEST));
+    let Some(before) = query.before.as_deref().map_or(newest, |text| seal.open(account, text)) else {
         return Ok(page);
     };
     // In the order of the index, so that no more rows are read than the page needs.
@@ -82,15 +84,15 @@ fn newest(connection: &Connection, query: &ReceiptQuery) -> Result<ReceiptPage, 
         "SELECT at, oldest, seq, list FROM receipt_lists WHERE account = ?1 AND (at, oldest, seq) <= (?2, ?3, ?4)
          ORDER BY at DESC, oldest DESC, seq DESC",
     )?;
-    let [at, oldest, seq] = before;
+    let [at, oldest, seq] = before.row;
     let mut rows = statement.query(params![account.as_str(), at, oldest, seq])?;
     let (mut count, mut looked_through) = (0usize, 0u32);
     while let Some(row) = rows.next()? {
         let row_place: [i64; 3] = [row.get(0)?, row.get(1)?, row.get(2)?];
         let lines: Vec<&str> = text(row, 3)?.lines().collect();
         // Of the row where the page before ended, those before its last.
-        let lines = match row_place == before {
-            true => lines.get(..lines_before).unwrap_or(&lines),
+        let lines = match row_place == before.row {
+            true => lines.get(..before.lines).unwrap_or(&lines),
             false => &lines,
         };
         for (index, line) in lines.iter().enumerate().rev() {
@@ -108,8 +110,11 @@ fn newest(connection: &Connection, query: &ReceiptQuery) -> Result<ReceiptPage, 
             };
             count = count.saturating_add(usize::from(is_one));
             if count == limit || looked_through == LOOKED_THROUGH_MAX {
-                let [at, oldest, seq] = row_place;
-                page.next = Some(format!("{at}.{oldest}.{seq}.{index}"));
+                let ended = Place {
+                    row: row_place,
+                    lines: index,
+                };
+                page.next = Some(seal.seal(account, ended)?);
                 return Ok(page);
             }
         }
@@ -117,13 +122,11 @@ fn newest(connection: &Connection, query: &ReceiptQuery) -> Result<ReceiptPage, 
     Ok(page)
 }
 
-/// Reads where a page ended: a row's place in the index, and how many of its lines are still to come.
-fn place(text: &str) -> Option<([i64; 3], usize)> {
-    let mut parts = text.splitn(4, '.');
-    let mut number = || parts.next()?.parse::<i64>().ok();
-    let row = [number()?, number()?, number()?];
-    Some((row, usize::try_from(number()?).ok()?))
-}
+/// Before it all receipts are.
+const NEWEST: Place = Place {
+    row: [i64::MAX; 3],
+    lines: 0,
+};
 
 /// The receipt of a call: of a request there is one; of an answer's own id, which providers may give twice, the newest.
 fn find(connection: &Connection, account: &AccountId, call: &CallName) -> Result<ReceiptPage, StoreError> {

@@ -36,7 +36,7 @@ pub(super) const BEFORE_ENTRY: Parameter = query(
 );
 pub(super) const BEFORE_CALL: Parameter = query(
     "before",
-    r#"{"type":"string","pattern":"^([0-9]{1,15}([.][0-9]{1,15}){3}|[0-9]{1,15}-[0-9]{1,15})$"}"#,
+    r#"{"type":"string","pattern":"^([0-9a-f]{120}|[0-9]{1,15}-[0-9]{1,15})$"}"#,
     "What `next` of the page before says.",
 );
 pub(super) const LIMIT_200: Parameter = limit(r#"{"type":"integer","minimum":1,"maximum":200,"default":50}"#);
