@@ -12,7 +12,7 @@ use pingora::services::{ServiceReadyNotifier, ServiceWithDependents};
 
 use super::open::{Opened, StartError, open_beside, open_books, start_beside};
 use super::upgrade::Start;
-use crate::config::{Config, Store};
+use crate::config::{AccessLog, Config, Store};
 use crate::gateway::Tollgate;
 
 impl Tollgate {
@@ -24,7 +24,7 @@ impl Tollgate {
     /// Relative paths count from the directory in which this is called. Where another is the working directory once they run, as Pingora's
     /// `daemon` makes `/` of it without a `working_directory`, they open nothing and say so: calls get 503.
     ///
-    /// The service is ready once the ledger is open: a proxy that depends on it by `add_dependency` accepts nothing before.
+    /// The service is ready once the ledger is open, or nothing will be: a proxy that depends on it by `add_dependency` accepts nothing before.
     pub fn background(&self) -> Vec<Box<dyn ServiceWithDependents>> {
         let task = Background {
             tollgate: self.clone(),
@@ -52,12 +52,11 @@ fn elsewhere(config: &Config, before: Option<&Path>, now: Option<&Path>) -> Opti
         Store::Sqlite(path) => Some(path.as_path()),
         Store::Redis(_) | Store::Missing(_) | Store::Remote(_) => None,
     };
-    let paths = [
-        Some(&*config.path),
-        Some(&*config.data_dir),
-        Some(&*config.catalogue),
-        store,
-    ];
+    let log = match &config.access_log {
+        AccessLog::File(path) => Some(path.as_path()),
+        AccessLog::Off | AccessLog::Stdout => None,
+    };
+    let paths = [Some(&*config.data_dir), store, config.receipts.files.as_deref(), log];
     let relative = paths.into_iter().flatten().find(|path| path.is_relative())?;
     (before != now).then(|| {
         let shown = |path: Option<&Path>| path.map_or_else(|| "unknown".to_owned(), |path| path.display().to_string());
@@ -158,13 +157,14 @@ mod tests {
         let relative = config("conf/tollgate.yaml", "x");
         let why = elsewhere(&relative, here, root).unwrap();
         assert!(
-            why.contains("was /srv/gw and is /") && why.contains("conf/tollgate.yaml is relative"),
+            why.contains("was /srv/gw and is /") && why.contains("x/data is relative"),
             "{why}"
         );
         assert_eq!(elsewhere(&relative, here, here), None);
         assert!(elsewhere(&config("/srv/gw/tollgate.yaml", "x"), here, root).is_some());
         assert!(elsewhere(&relative, here, None).is_some(), "it is gone");
-        let absolute = config("/srv/gw/tollgate.yaml", "/srv/gw");
+        // What is read again later leads to no other ledger.
+        let absolute = config("conf/tollgate.yaml", "/srv/gw");
         assert_eq!(elsewhere(&absolute, here, root), None);
     }
 }

@@ -294,15 +294,14 @@ impl JournalFile {
         u32::try_from(self.slots.bytes() / SLOT_BYTES).unwrap_or(u32::MAX)
     }
 
-    /// Brings what was written to the disk, for the case that the machine dies: prompts before the slots that name them. Blocks.
+    /// Brings what was written to the disk, for the case that the machine dies: prompts, and slots whatever becomes of these. Blocks.
     ///
     /// # Errors
     /// When the disk does not take it. For this process and those after it on this machine it is there all the same.
     pub(super) fn flush(&self) -> io::Result<()> {
-        self.prompts
-            .as_ref()
-            .map_or(Ok(()), |prompts| prompts.file().sync_data())?;
-        self.slots.file().sync_data()
+        let prompts = self.prompts.as_ref().map(|prompts| prompts.file().sync_data());
+        self.slots.file().sync_data()?;
+        prompts.unwrap_or(Ok(()))
     }
 
     /// Whether a file's name is one that [`JournalFile::create`] gives.

@@ -71,12 +71,13 @@ impl Seal {
 
 /// Makes the file's key, where it has none.
 pub(super) fn complete_schema(connection: &Connection) -> Result<(), StoreError> {
-    if kept(connection)?.is_some() {
+    // One that cannot be read protects nothing that is left.
+    if kept(connection)?.is_some_and(|text| unhex::<KEY_BYTES>(&text).is_some()) {
         return Ok(());
     }
     let mut key = [0; KEY_BYTES];
     random(&mut key)?;
-    let sql = "INSERT INTO settings (name, value) VALUES (?1, ?2) ON CONFLICT (name) DO NOTHING";
+    let sql = "INSERT INTO settings (name, value) VALUES (?1, ?2) ON CONFLICT (name) DO UPDATE SET value = ?2";
     connection.execute(sql, [KEY, &hex(&key)])?;
     Ok(())
 }
