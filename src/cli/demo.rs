@@ -131,6 +131,7 @@ impl Demo {
             model: model.id.to_string(),
             traffic,
             simulated: simulated.is_some(),
+            is_asked_for: args.simulated || args.with_traffic,
         };
         Ok(Demo {
             config,

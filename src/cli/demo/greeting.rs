@@ -35,6 +35,9 @@ pub(super) struct Greeting {
     pub(super) model: String,
     #[serde(skip)]
     pub(super) simulated: bool,
+    /// By an option, whatever credentials there are.
+    #[serde(skip)]
+    pub(super) is_asked_for: bool,
 }
 
 impl Greeting {
@@ -77,14 +80,18 @@ impl Greeting {
             traffic,
             model,
             simulated,
+            is_asked_for,
         } = self;
         let tollgate = program();
         let conf = shell_word(conf);
         let provider = match simulated {
+            // Then nobody looks at these variables.
+            true if *is_asked_for => {
+                "Answers come from a simulated provider, not from a language model, as it was asked for."
+            }
             true => {
                 "Answers come from a simulated provider, not from a language model.\n\
-                     For a real one, stop this, set OPENAI_API_KEY or OPENROUTER_API_KEY, and start it\n\
-                     without --simulated and --with-traffic."
+                     For a real one, stop this and set OPENAI_API_KEY or OPENROUTER_API_KEY."
             }
             false => "Answers come from the real provider, whose price you pay.",
         };
