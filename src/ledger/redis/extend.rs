@@ -25,16 +25,21 @@ impl RedisLedger {
         quota: Credits,
     ) -> Result<Extended, StoreError> {
         let shared = &self.shared;
-        let now = shared.now_text();
+        let (now, asked_ms) = (shared.now_text(), shared.now_ms());
         let spend = shared.holds.known(hold).and_then(|hold| hold.spend);
-        let command = extend_command(account, (hold, range, quota), &now, spend.as_ref());
+        let command = extend_command(
+            account,
+            (hold, range, quota),
+            (&now, script::EvalMode::Hash),
+            spend.as_ref(),
+        );
         let call = super::link::Call {
             command,
             script: Some(&script::EXTEND),
         };
         let extended = reply::extended(&shared.ask(&shared.link(), &call).await?)?;
         if let Extended::To(amount) = extended {
-            shared.holds.extended(hold, amount);
+            shared.holds.extended(hold, amount, asked_ms);
         }
         Ok(extended)
     }
@@ -44,12 +49,12 @@ impl RedisLedger {
 pub(super) fn extend_command(
     account: &Account,
     (hold, range, quota): (RequestId, &HoldRange, Credits),
-    now: &str,
+    (now, mode): (&str, script::EvalMode),
     spend: Option<&Arc<SpendLimits>>,
 ) -> redis::Cmd {
     let end_users = end_users_of(account.id(), spend, hold);
     let keys: Vec<&str> = account.keys().into_iter().chain(end_users.as_deref()).collect();
-    let mut command = script::EXTEND.call(script::EvalMode::Hash, &keys);
+    let mut command = script::EXTEND.call(mode, &keys);
     command
         .arg(hold.as_bytes())
         .arg(range.wanted.pico())

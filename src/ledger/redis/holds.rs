@@ -25,6 +25,8 @@ pub(super) struct OpenHold {
     pub(super) ttl_ms: u64,
     /// When Redis was asked to make it, or to renew it, and did: by the ledger's monotonic clock, before the question left.
     pub(super) renewed_ms: u64,
+    /// When it was raised last, by the same clock.
+    pub(super) raised_ms: Option<u64>,
     /// Its call's.
     pub(super) cover: Arc<Cover>,
     /// The hard limits that it counts under.
@@ -55,11 +57,20 @@ impl OpenHolds {
         self.lock().insert(id, hold);
     }
 
-    /// A hold was raised to this.
-    pub(super) fn extended(&self, id: RequestId, amount: Credits) {
+    /// A hold was raised to this at `now_ms`.
+    pub(super) fn extended(&self, id: RequestId, amount: Credits, now_ms: u64) {
         if let Some(hold) = self.lock().get_mut(&id) {
             hold.amount = amount;
+            hold.raised_ms = Some(now_ms);
         }
+    }
+
+    /// Those of `ids` that were raised at `since_ms` or later, and what is known of them.
+    pub(super) fn raised_since(&self, ids: &[RequestId], since_ms: u64) -> Vec<(RequestId, OpenHold)> {
+        let holds = self.lock();
+        let known = ids.iter().filter_map(|id| Some((*id, holds.get(id)?)));
+        let raised = known.filter(|(_, hold)| hold.raised_ms.is_some_and(|raised| raised >= since_ms));
+        raised.map(|(id, hold)| (id, hold.clone())).collect()
     }
 
     pub(super) fn remove(&self, id: RequestId) -> Option<OpenHold> {
@@ -180,6 +191,7 @@ mod tests {
                 quota: Credits::MAX,
                 ttl_ms: TTL_MS,
                 renewed_ms: 1_000,
+                raised_ms: None,
                 cover: Arc::new(Cover::of(None)),
                 spend: None,
                 ends_when_stopped: false,
@@ -221,11 +233,16 @@ mod tests {
     #[test]
     fn a_hold_is_known_as_it_was_extended_and_the_shortest_life_is_remembered() {
         let (holds, _, [id, other]) = two();
-        holds.extended(id, Credits::from_pico(8));
+        holds.extended(id, Credits::from_pico(8), 1_500);
         let amount = |id| holds.known(id).map(|hold| hold.amount);
         assert_eq!(amount(id), Some(Credits::from_pico(8)));
         assert_eq!(amount(other), Some(Credits::from_pico(5)));
         assert_eq!(holds.sums(), (2, Credits::from_pico(13)));
+        let raised = |since_ms| holds.raised_since(&[other, id], since_ms);
+        assert!(
+            matches!(&raised(1_500)[..], [(raised, hold)] if *raised == id && hold.amount == Credits::from_pico(8))
+        );
+        assert!(raised(1_501).is_empty());
         holds.remove(id);
         holds.remove(other);
         assert_eq!(holds.shortest_ttl_ms(), TTL_MS);

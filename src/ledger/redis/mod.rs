@@ -243,6 +243,7 @@ impl RedisLedger {
                 quota: request.quota,
                 ttl_ms: u64::try_from(ttl).unwrap_or(0),
                 renewed_ms: asked_ms,
+                raised_ms: None,
                 cover: Arc::clone(&cover),
                 spend: request.spend.clone(),
                 ends_when_stopped,

@@ -7,13 +7,15 @@ for list, kind in pairs({ producers = 'p', numbered = 'n' }) do
   local kept, silent = {}, 0
   for producer in string.gmatch(redis.call('HGET', account, list) or '', '%S+') do
     local seen = string.match(redis.call('HGET', account, kind .. producer) or '', '^%d+ (%-?%d+)')
-    if seen and day - tonumber(seen) <= 30 then
+    -- Those of earlier versions do not say when they were born.
+    local born = kind == 'n' and tonumber(string.sub(producer, 1, 8), 16) or 0
+    -- Whoever was born within a month is not silent: what it closed stands at a day before that where the clock was behind.
+    if seen and day - math.max(tonumber(seen), math.floor(born / 86400)) <= 30 then
       kept[#kept + 1] = producer
     else
       redis.call('HDEL', account, kind .. producer)
       silent = silent + 1
-      -- Those of earlier versions do not say when they were born.
-      latest = math.max(latest, kind == 'n' and tonumber(string.sub(producer, 1, 8), 16) or 0)
+      latest = math.max(latest, born)
     end
   end
   if silent > 0 then redis.call('HSET', account, list, table.concat(kept, ' ')) end

@@ -4,12 +4,15 @@
 -- numbered, producers: the producers of each kind, a blank between;  forgotten: when the youngest was born that is forgotten
 
 -- The record with a number closed, and the run of numbers that became known with it and are open; nothing when it was closed before.
+-- Its day never goes back: whoever closed a number while the clock was behind would be taken for silent when it is set right.
 local function closed(record, text, day)
   local find, sub = string.find, string.sub
   local number, high, open_from = tonumber(text), '0', nil
   if record then
     local blank = find(record, ' ', 1, true)
     high, open_from = sub(record, 1, blank - 1), find(record, ' ', blank + 1, true)
+    local before = sub(record, blank + 1, (open_from or 0) - 1)
+    if day - before < 0 then day = before end
   end
   local before = number - high
   if before == 1 then return text .. ' ' .. day .. (open_from and sub(record, open_from) or ''), '' end

@@ -10,12 +10,15 @@ use super::moving::Due;
 use crate::ledger::StoreError;
 use crate::ledger::cover::Uncovered;
 use crate::ledger::redis::account::{Account, scope_text};
+use crate::ledger::redis::extend::extend_command;
 use crate::ledger::redis::link::Call;
 use crate::ledger::redis::reply;
 use crate::ledger::redis::script;
 use crate::ledger::redis::script::EvalMode;
 use crate::ledger::redis::spending::{end_users_of, remake_arguments};
 use crate::ledger::redis::url::Connection;
+use crate::pure::account::Extended;
+use crate::pure::estimate::HoldRange;
 use crate::pure::ids::RequestId;
 
 impl Settler {
@@ -95,6 +98,7 @@ impl Settler {
         let lives = |id: &&RequestId| !gone.contains(id);
         let renewed: Vec<RequestId> = ids.iter().filter(lives).copied().collect();
         self.shared.holds.renewed(&renewed, now);
+        self.raise_again(connection, account, (ttl_ms, now), &renewed).await;
         for id in gone {
             self.remake(connection, account, (ttl_ms, now), id).await;
         }
@@ -110,6 +114,48 @@ impl Settler {
             }
             answer => answer.map_err(|error| StoreError::Unavailable(error.to_string())),
         }
+    }
+
+    /// Raises those of an account's holds again that Redis may have at an earlier amount: a server that lost its last moments has them as they
+    /// were before. The call of one that cannot be raised is ended. What is not answered is asked again by the next renewal.
+    async fn raise_again(
+        &self,
+        connection: &Connection,
+        account: &Arc<Account>,
+        (ttl_ms, now): (u64, u64),
+        ids: &[RequestId],
+    ) {
+        // What is lost was done within the time of a replay; renewals see it three times within a life after that.
+        let replay_ms = u64::try_from(self.shared.options.replay.as_millis()).unwrap_or(u64::MAX);
+        let since_ms = now.saturating_sub(replay_ms.saturating_add(ttl_ms));
+        let raised = self.shared.holds.raised_since(ids, since_ms);
+        let asked = raised.into_iter().map(|(id, hold)| {
+            let mut connection = connection.clone();
+            async move {
+                let range = HoldRange {
+                    wanted: hold.amount,
+                    at_least: hold.amount,
+                };
+                let clock = (&*self.shared.now_text(), EvalMode::Text);
+                let command = extend_command(account, (id, &range, hold.quota), clock, hold.spend.as_ref());
+                let answer = self.send(&mut connection, command).await;
+                match answer.and_then(|answer| reply::extended(&answer)) {
+                    // One that is gone was settled meanwhile, or is made anew by the next renewal.
+                    Ok(Extended::To(_) | Extended::Gone) => {}
+                    Ok(Extended::Refused) => {
+                        log::error!(
+                            "MONEY: the hold of request {id} is lower in Redis than it was raised to, and the credit is gone: the call is ended"
+                        );
+                        hold.cover.end(Uncovered::NoCredit);
+                    }
+                    Err(error) => log::warn!("whether Redis has the hold of request {id} as it was raised is not known: {error}"),
+                }
+            }
+        });
+        futures::stream::iter(asked)
+            .buffer_unordered(RAISES_AT_ONCE)
+            .collect::<()>()
+            .await;
     }
 
     /// Makes a hold anew that is gone: Redis has lost it, or this process has slept for longer than it lived.
@@ -174,5 +220,7 @@ fn gone_of(answer: &Value, ids: &[RequestId]) -> Result<Vec<RequestId>, StoreErr
 
 /// Renewals that are under way together.
 const RENEWALS_AT_ONCE: usize = 1024;
+/// Raised holds of an account that are asked for together.
+const RAISES_AT_ONCE: usize = 64;
 /// Holds in one renewal.
 const RENEW_MAX: usize = 500;

@@ -24,6 +24,7 @@ mod ends;
 mod known;
 mod lost;
 mod moving;
+mod raised;
 mod restarts;
 mod working;
 mod writes;
@@ -110,6 +111,7 @@ fn open_hold(account: &Arc<Account>, amount: &str, ttl_ms: u64) -> OpenHold {
         quota: Credits::MAX,
         ttl_ms,
         renewed_ms: 0,
+        raised_ms: None,
         cover: Arc::new(Cover::of(None)),
         spend: None,
         ends_when_stopped: false,

@@ -77,6 +77,7 @@ impl Book for RedisBook {
                 quota: Credits::MAX,
                 ttl_ms: 0,
                 renewed_ms: 0,
+                raised_ms: None,
                 cover: Arc::default(),
                 spend: None,
                 ends_when_stopped: false,
@@ -105,7 +106,7 @@ impl Book for RedisBook {
 
     fn extend(&self, hold: RequestId, range: &HoldRange, quota: Credits, spend: Option<&Arc<SpendLimits>>) -> Extended {
         let now = self.shared.now_text();
-        let command = extend_command(&self.account, (hold, range, quota), &now, spend);
+        let command = extend_command(&self.account, (hold, range, quota), (&now, EvalMode::Hash), spend);
         reply::extended(&self.call(command, &script::EXTEND)).unwrap()
     }
 

@@ -211,3 +211,52 @@ fn a_clock_of_redis_that_is_ahead_makes_nobody_silent() {
     assert_eq!(balance(&theirs), credits("96"));
     audit_is_clean(&third);
 }
+
+/// Redis' clock is 40 days behind while a gateway's calls are billed, and is set right: that gateway was not silent, neither where it had
+/// billed before nor where it had not.
+#[test]
+fn whoever_bills_while_redis_clock_is_behind_is_not_silent() {
+    for has_billed_before in [true, false] {
+        let server = RedisServer::start();
+        let (clock, redis) = (Clock::manual(NOW), Clock::manual(NOW));
+        let node = || {
+            let options = Options {
+                redis_clock: Some(redis.clone()),
+                ..patient(clock.clone())
+            };
+            Ledger::Redis(RedisLedger::connect(&server.url(), options).unwrap())
+        };
+        let silent = node();
+        let caller = caller_of(&silent, "acme", "100", LimitOverrides::default());
+        pay(&caller, &redis, 1);
+        assert_eq!(balance(&caller), credits("99"));
+        clock.advance(31 * DAY_MS);
+        redis.advance(31 * DAY_MS);
+        let second = node();
+        let theirs = on_node(&second, &caller);
+        let elsewhere = caller_of(&second, "other", "100", LimitOverrides::default());
+        let before = if has_billed_before { &theirs } else { &elsewhere };
+        pay(before, &redis, 2);
+        balance(before);
+        redis.advance(-40 * DAY_MS);
+        let AccountHandle::Redis(_, account) = &theirs.place else {
+            panic!()
+        };
+        pay(&theirs, &redis, 3);
+        let left = balance(&theirs);
+        let number = redis_of(&second).next_number(account);
+        redis.advance(40 * DAY_MS);
+        let third = node();
+        let caller = on_node(&third, &caller);
+        pay(&caller, &redis, 4);
+        balance(&caller);
+        until("the silent producer is forgotten", || {
+            server.ask("HGET tg1:{acme} forgotten") != ["$-1"]
+        });
+        let shard = redis_of(&second).shared.shards.queue_of(account);
+        shard.queue.settle(owed(account, number, Origin::Adopted));
+        let after = left.checked_sub(credits("2")).unwrap();
+        assert_eq!(balance(&theirs), after, "{has_billed_before}");
+        audit_is_clean(&third);
+    }
+}

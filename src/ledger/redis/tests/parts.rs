@@ -245,6 +245,7 @@ fn what_is_kept_of_a_settlement_does_not_keep_its_call() {
         quota: debit.debit.cost,
         ttl_ms: 1,
         renewed_ms: 1,
+        raised_ms: None,
         cover: Arc::clone(&cover),
         spend: None,
         ends_when_stopped: false,

@@ -33,6 +33,7 @@ fn settlement(account: &Arc<Account>, number: u64, renewed_ms: Option<u64>) -> W
         quota: Credits::MAX,
         ttl_ms: TTL_MS,
         renewed_ms,
+        raised_ms: None,
         cover: Arc::new(Cover::of(None)),
         spend: None,
         ends_when_stopped: false,

@@ -1,0 +1,98 @@
+//! Holds that were raised, and that a server which lost its last moments has as they were before.
+
+use super::*;
+use crate::ledger::redis::extend::extend_command;
+use crate::ledger::redis::script::{EXTEND, EvalMode};
+use crate::pure::estimate::HoldRange;
+
+const TTL_MS: u64 = 90_000;
+
+/// A hold that Redis has at 2, and this process at 5 since `raised_ms`.
+fn lowered(shared: &Shared, acme: &Arc<Account>, raised_ms: u64) -> Arc<Cover> {
+    let held = block_on(shared.try_reserve(&Link::default(), acme, (&request(1, "2"), true), &mut None));
+    held.unwrap().unwrap();
+    let hold = open_hold(acme, "2", TTL_MS);
+    let cover = Arc::clone(&hold.cover);
+    shared.holds.insert(request_id(1), hold);
+    shared.holds.extended(request_id(1), credits("5"), raised_ms);
+    cover
+}
+
+fn held(shared: &Shared, acme: &Account) -> Credits {
+    let view = block_on(shared.view(&Link::default(), acme.id()));
+    view.unwrap().figures.held
+}
+
+#[test]
+fn a_hold_is_raised_again_where_redis_has_it_as_it_was_before() {
+    let server = RedisServer::start();
+    let shared = opened(&server);
+    let acme = make(&shared, "10");
+    let cover = lowered(&shared, &acme, 1_000);
+    let mut settler = settler(&shared);
+    block_on(settler.renew(TTL_MS / 3 - 1));
+    assert_eq!(held(&shared, &acme), credits("2"), "it is not due");
+    block_on(settler.renew(TTL_MS / 3));
+    assert_eq!((held(&shared, &acme), cover.ended()), (credits("5"), None));
+}
+
+#[test]
+fn the_call_of_a_raised_hold_ends_where_its_credit_is_gone() {
+    let server = RedisServer::start();
+    let shared = opened(&server);
+    let acme = make(&shared, "10");
+    let cover = lowered(&shared, &acme, 1_000);
+    let other = block_on(shared.try_reserve(&Link::default(), &acme, (&request(2, "5.1"), true), &mut None));
+    other.unwrap().unwrap();
+    block_on(settler(&shared).renew(TTL_MS / 3));
+    assert_eq!(cover.ended(), Some(Uncovered::NoCredit));
+    assert!(shared.holds.known(request_id(1)).is_some(), "its settlement closes it");
+    assert_eq!(held(&shared, &acme), credits("7.1"));
+}
+
+/// A server that is replaced has lost seconds: what was raised long ago costs a renewal nothing.
+#[test]
+fn what_was_raised_before_anything_can_be_lost_is_not_asked_for() {
+    let server = RedisServer::start();
+    let shared = opened(&server);
+    let acme = make(&shared, "10");
+    let replay_ms = u64::try_from(shared.options.replay.as_millis()).unwrap();
+    let (first_ms, second_ms) = (1_000_000, 1_000_000 + TTL_MS);
+    lowered(&shared, &acme, first_ms - replay_ms - TTL_MS - 1);
+    block_on(settler(&shared).renew(first_ms));
+    assert_eq!(held(&shared, &acme), credits("2"));
+    let oldest_ms = second_ms - replay_ms - TTL_MS;
+    shared.holds.extended(request_id(1), credits("5"), oldest_ms);
+    block_on(settler(&shared).renew(second_ms));
+    assert_eq!(held(&shared, &acme), credits("5"));
+}
+
+/// Its own call raises it further while a renewal asks.
+#[test]
+fn a_hold_that_is_higher_in_redis_stays_so() {
+    let server = RedisServer::start();
+    let shared = opened(&server);
+    let acme = make(&shared, "10");
+    lowered(&shared, &acme, 1_000);
+    let range = HoldRange {
+        wanted: credits("8"),
+        at_least: credits("8"),
+    };
+    let command = extend_command(
+        &acme,
+        (request_id(1), &range, Credits::MAX),
+        (&shared.now_text(), EvalMode::Text),
+        None,
+    );
+    let call = crate::ledger::redis::link::Call {
+        command,
+        script: Some(&EXTEND),
+    };
+    block_on(shared.ask(&Link::default(), &call)).unwrap();
+    block_on(settler(&shared).renew(TTL_MS / 3));
+    assert_eq!(held(&shared, &acme), credits("8"));
+    assert_eq!(
+        shared.holds.known(request_id(1)).map(|hold| hold.amount),
+        Some(credits("5"))
+    );
+}
