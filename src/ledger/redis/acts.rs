@@ -276,8 +276,7 @@ impl Shared {
             record: record.clone(),
         });
         let text = text.map_err(|error| StoreError::Corrupt(error.to_string()))?;
-        // An operator that is revoked has two fields.
-        let most = OPERATORS_MAX.saturating_mul(2).to_string();
+        let most = OPERATORS_MAX.to_string();
         let created = self
             .run_script(
                 link,

@@ -1,5 +1,5 @@
 //! The names of all accounts, in order, as this process knows them: they are a set in Redis, from which nothing is ever taken. So whoever
-//! knows as many as there are knows them all.
+//! knows as many as there are knows them all, as long as Redis loses none.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -41,6 +41,11 @@ impl Names {
             all.dedup();
         }
         is_new
+    }
+
+    /// A server was restarted or replaced: it may have lost the last names, and as many others may have been made since.
+    pub(super) fn doubt(&self) {
+        self.set(Arc::default());
     }
 
     /// An account was made here.

@@ -115,6 +115,8 @@ pub(super) enum SettleReply {
     Settled(SettledWith),
     /// There is no such account.
     NoAccount,
+    /// It was not taken: what its account has used in the month cannot be counted.
+    NoMonth,
     /// It was not taken: its key counts as this one, after which keys of Redis have to be named.
     CountsAs(KeyId),
     /// It was not taken: its account's slot moves, and has keys of it at two masters.
@@ -141,6 +143,7 @@ pub(super) fn settled(value: &Value) -> Result<SettleReply, StoreError> {
         }
         "range" => Settled::OutOfRange,
         "none" => return Ok(SettleReply::NoAccount),
+        "month" => return Ok(SettleReply::NoMonth),
         "as" if !rest.is_empty() => return Ok(SettleReply::CountsAs(KeyId::from(rest.to_owned()))),
         APART => return Ok(SettleReply::Apart),
         other => return Err(corrupt(&format!("a settlement answered {other:?}"))),

@@ -28,10 +28,12 @@ end
 local function expire_names(keys, name, now)
   local expires = redis.call('ZSCORE', keys.order, name)
   if expires and now - expires >= 0 then forget(keys, name) end
-  for _, over in ipairs(redis.call('ZRANGEBYSCORE', keys.order, '-inf', now, 'LIMIT', 0, 100)) do forget(keys, over) end
+  for _, over in ipairs(redis.call('ZRANGEBYSCORE', keys.order, '-inf', now, 'LIMIT', 0, 1000)) do forget(keys, over) end
 end
 
--- They live as long as the youngest name can.
+-- They live as long as the youngest name can, and never shorter than before: while the clock is behind, a life from now ends too early.
 local function live(keys)
-  for _, key in pairs(keys) do redis.call('PEXPIRE', key, 86460000) end
+  for _, key in pairs(keys) do
+    if redis.call('PTTL', key) < 86460000 then redis.call('PEXPIRE', key, 86460000) end
+  end
 end

@@ -8,7 +8,8 @@
 --   are empty texts where there is no end user)
 -- `scope` and `held` are what the sender believes of the hold: they only save work when they are right. What the key counts as has to be right,
 -- for names among KEYS follow from it: where it is not, nothing is changed, and the answer is `as` and the right one. `apart`, and nothing is
--- changed, while a cluster has the account and the hash of the hold's end user at two masters.
+-- changed, while a cluster has the account and the hash of the hold's end user at two masters. `month`, and nothing is changed, where what the
+-- month has used leaves the range beside what is held: that says nothing of the cost.
 local account, order, of_key = KEYS[1], KEYS[2], KEYS[3]
 local receipts = ARGV[14] and ARGV[14] ~= '' and KEYS[4]
 local key = string.sub(of_key, #account + 8)
@@ -41,7 +42,7 @@ if fact[8] or user or of_root then
 end
 
 -- Money first, each step undone when a later one leaves the range; from then on nothing can fail.
-if fact[3] - month ~= 0 and not roll(account, day, month, fact[2]) then return 'range' end
+if fact[3] - month ~= 0 and not roll(account, day, month, fact[2]) then return 'month' end
 local amount, admitted, estimated, hold_scope
 if fact[5] then amount, admitted, estimated, hold_scope = hold_parts(fact[5]) end
 local delta, surplus = ARGV[5], nil

@@ -104,7 +104,7 @@ impl Settler {
         if let Some(Ok(SettleReply::Settled(_))) = &settled {
             debit.account.is_there();
         }
-        if let Some(Ok(SettleReply::Settled(_) | SettleReply::NoAccount) | Err(_)) = &settled {
+        if let Some(Ok(SettleReply::Settled(_) | SettleReply::NoAccount | SettleReply::NoMonth) | Err(_)) = &settled {
             kept.extend(self.moving.take_rest(&debit.account, debit.hold, now));
         }
         let with = match settled {
@@ -132,6 +132,18 @@ impl Settler {
                 if debit.account.is_missing(now) {
                     let account = debit.account.id();
                     log::error!("MONEY: the account {account} is not in Redis; its settlements wait");
+                }
+                self.later
+                    .push((now.saturating_add(millis(LATER)), Work::Settle(debit)));
+                return false;
+            }
+            Some(Ok(SettleReply::NoMonth)) => {
+                // It holds up no other account.
+                if debit.account.is_missing(now) {
+                    let account = debit.account.id();
+                    log::error!(
+                        "MONEY: what {account} has used in the month is not in range beside what it holds; its settlements wait"
+                    );
                 }
                 self.later
                     .push((now.saturating_add(millis(LATER)), Work::Settle(debit)));
@@ -226,6 +238,9 @@ impl Settler {
             if let Some(number) = number
                 && kind == ReleaseKind::Sure
             {
+                if number.number == 1 {
+                    self.met.push(Arc::clone(&account));
+                }
                 account.acknowledge_release(number);
                 let account = Arc::clone(&account);
                 self.ring.push_released(Released { account, hold, number }, now);

@@ -85,6 +85,7 @@ impl Settler {
         if !self.shared.shards.is_cluster() {
             self.shared.cache.doubt_subscription();
         }
+        self.shared.names.doubt();
         let released = self.ring.take_released(|_| true);
         self.release_again(released);
         let again = self.ring.take_all();

@@ -17,8 +17,9 @@ use crate::ledger::redis::script::{self, EvalMode};
 use crate::ledger::redis::shared::Shared;
 
 /// Tells Redis how calls under a key ended, the shards beside each other, until
-/// [`KeyEnds::close`](crate::ledger::redis::key_ends::KeyEnds::close). What Redis does not take within [`TRIED_MS`] is dropped: the key then
-/// says that its call's answer is not there.
+/// [`KeyEnds::close`](crate::ledger::redis::key_ends::KeyEnds::close). An answer that Redis does not take within [`TRIED_MS`] is dropped: the
+/// key then says that it is not there. Of a call that cost nothing that would be wrong for as long as the key is known, so it is told for as
+/// long.
 pub(super) async fn run(shared: Arc<Shared>) {
     let link = Link::default();
     let mut tellers: FuturesUnordered<BoxFuture<'_, ()>> = FuturesUnordered::new();
@@ -44,7 +45,11 @@ async fn tell_all(shared: &Shared, link: &Link, shard: usize) {
         let told = tell(shared, link, &ended).await;
         point(name, "after");
         let Err(error) = told else { continue };
-        if shared.now_ms().saturating_sub(ended.queued_ms) > TRIED_MS {
+        let tried_ms = match ended.end {
+            KeyEnd::Billed(_) => TRIED_MS,
+            KeyEnd::Freed | KeyEnd::Unsent => FREED_MS,
+        };
+        if shared.now_ms().saturating_sub(ended.queued_ms) > tried_ms {
             log::warn!(
                 "request {}: its idempotency key was not told how it ended: {error}",
                 ended.call.request
@@ -80,7 +85,9 @@ async fn tell(shared: &Shared, link: &Link, ended: &Ended) -> Result<(), StoreEr
     reply::text(&shared.ask(link, &asked).await?).map(drop)
 }
 
-/// For how long how a call ended is told again, in milliseconds.
+/// For how long it is told again how a call ended that was billed, in milliseconds.
 const TRIED_MS: u64 = 60_000;
+/// The same of one that cost nothing: the life of a key.
+const FREED_MS: u64 = 86_400_000;
 /// The pause after what Redis did not take.
 const PAUSE: Duration = Duration::from_millis(50);

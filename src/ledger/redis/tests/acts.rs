@@ -3,7 +3,7 @@
 use super::{node, parted, patient};
 use crate::ledger::Ledger;
 use crate::ledger::admin::Acted;
-use crate::ledger::admin::operators::{Act, ActPage, ActQuery, Actor, OperatorOp};
+use crate::ledger::admin::operators::{Act, ActPage, ActQuery, Actor, OPERATORS_MAX, OperatorOp};
 use crate::ledger::admin::{AdminError, AdminOp, AdminReply};
 use crate::ledger::redis::acts::Begun;
 use crate::ledger::redis::link::Link;
@@ -273,4 +273,29 @@ fn the_acts_of_all_gateways_are_in_one_log_and_a_revocation_is_seen_by_all_at_on
     assert_eq!(made.revoked, None);
     run(&nodes[1], AdminOp::Operator(OperatorOp::Revoke { id: made.id })).unwrap();
     assert!(find(&nodes[0])[0].revoked.is_some());
+}
+
+/// A revoked operator has two fields, and counts once.
+#[test]
+fn there_are_as_many_operators_as_the_embedded_ledger_takes() {
+    let server = RedisServer::start();
+    let ledger = node(&server, patient());
+    let create = |n: u8| {
+        let op = OperatorOp::Create {
+            digest: token([n; 32]).digest().to_hex(),
+            name: "bea".to_owned(),
+            role: Role::Read,
+            expires_in_ms: None,
+        };
+        run(&ledger, AdminOp::Operator(op))
+    };
+    create(1).unwrap();
+    let fields = "for n = 3, tonumber(ARGV[1]) do redis.call('HSET', 'tg1:operators', 'op_' .. n, '{}') if n % 2 == 0 then \
+                  redis.call('HSET', 'tg1:operators', 'rop_' .. n, 1) end end return redis.call('HLEN', 'tg1:operators')";
+    let most = OPERATORS_MAX;
+    let count = server.ask(&format!("EVAL \"{fields}\" 0 {most}"));
+    assert_eq!(count, [format!(":{}", most - 1 + most / 2 - 1)]);
+    create(2).unwrap();
+    let full = create(3).unwrap_err();
+    assert_eq!(full.to_string(), format!("there are {most} operators already"));
 }

@@ -217,3 +217,33 @@ fn a_key_that_is_looked_at_is_free_although_redis_hears_nothing_more() {
     ledger.shared.key_ends.close();
     assert_eq!(block_on(ledger.shared.key_ends.shard()), None);
 }
+
+/// A server whose clock is behind counts a life from then on: the keys of before would end with it when it is set right.
+#[test]
+fn a_new_key_shortens_the_life_of_none() {
+    let server = RedisServer::start();
+    let ledger = node(&server, patient());
+    let caller = caller_of(&ledger, "acme", "10", LimitOverrides::default());
+    let kept = || {
+        let names = server.ask("KEYS tg1:{acme}*");
+        names.into_iter().filter(|line| line.starts_with("tg1:"))
+    };
+    let others: Vec<String> = kept().collect();
+    let first = taken(&caller, 1);
+    let new: Vec<String> = kept().filter(|name| !others.contains(name)).collect();
+    assert_eq!(new.len(), 2, "{new:?}");
+    for name in &new {
+        assert_eq!(server.ask(&format!("PEXPIRE {name} 200000000")), [":1"]);
+    }
+    let another = KeyedCall {
+        name: KeyName::of(&caller.key.id, b"another").unwrap(),
+        ..call(&caller, 2)
+    };
+    assert!(matches!(block_on(caller.take_key(another)), Ok(Taking::Taken(_))));
+    for name in &new {
+        let left = server.ask(&format!("PTTL {name}")).pop().unwrap();
+        let left: u64 = left.trim_start_matches(':').parse().unwrap();
+        assert!(left > 86_460_000, "{name}: {left}");
+    }
+    drop(first);
+}

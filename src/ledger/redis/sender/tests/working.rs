@@ -2,6 +2,7 @@
 
 use futures::FutureExt;
 
+use super::known::{balance, send_all};
 use super::*;
 use crate::config::Idempotency;
 use crate::ledger::idempotency::call::{KeyEnd, KeyedCall};
@@ -221,15 +222,15 @@ fn a_renewal_goes_where_the_server_sends_it_and_any_other_error_ends_it() {
 }
 
 #[test]
-fn how_a_call_under_a_key_ended_is_told_for_a_minute() {
+fn how_a_call_under_a_key_ended_is_told_for_a_minute_and_that_it_cost_nothing_for_a_day() {
     let mut server = RedisServer::start();
     let mut shared = opened(&server);
     let of_test = Arc::get_mut(&mut shared).expect("nobody else has it");
-    of_test.started = of_test.started.checked_sub(Duration::from_secs(100)).unwrap();
+    of_test.started = of_test.started.checked_sub(Duration::from_secs(100_000)).unwrap();
     server.kill();
     shared.key_ends.close();
     let key = KeyId::from("key_x".to_owned());
-    let goes_on = |queued_ms: u64, within: Duration| {
+    let goes_on = |end: KeyEnd, ago_ms: u64, within: Duration| {
         let ended = Ended {
             account: account(&shared, "acme"),
             call: KeyedCall {
@@ -239,8 +240,8 @@ fn how_a_call_under_a_key_ended_is_told_for_a_minute() {
                 request: request_id(1),
                 limits: Idempotency::default(),
             },
-            end: KeyEnd::Freed,
-            queued_ms,
+            end,
+            queued_ms: shared.now_ms() - ago_ms,
         };
         shared.key_ends.push(&shared.shards, ended);
         block_on(async {
@@ -249,6 +250,92 @@ fn how_a_call_under_a_key_ended_is_told_for_a_minute() {
                 .is_err()
         })
     };
-    assert!(!goes_on(0, Duration::from_secs(5)), "it is given up");
-    assert!(goes_on(shared.now_ms(), Duration::from_millis(20)));
+    let [long, a_moment] = [Duration::from_secs(5), Duration::from_millis(20)];
+    let [minute_ms, day_ms] = [60_000, 86_400_000];
+    assert!(
+        !goes_on(KeyEnd::Billed(None), minute_ms + 1_000, long),
+        "it is given up"
+    );
+    assert!(goes_on(KeyEnd::Billed(None), 0, a_moment));
+    drop(std::iter::from_fn(|| shared.key_ends.next(0)).collect::<Vec<_>>());
+    for freed in [KeyEnd::Freed, KeyEnd::Unsent] {
+        assert!(!goes_on(freed, day_ms + 1_000, long), "its key is not known any more");
+    }
+    assert!(goes_on(KeyEnd::Freed, 2 * minute_ms, a_moment));
+}
+
+/// Beside what it holds there is no room for what its month has used. Its debit was taken for one that leaves the range, and became 0.
+#[test]
+fn a_debit_waits_where_its_month_cannot_be_counted() {
+    let server = RedisServer::start();
+    let shared = opened(&server);
+    let acme = make(&shared, "100");
+    let mut settler = settler(&shared);
+    let held = block_on(shared.try_reserve(&Link::default(), &acme, (&request(1, "5"), true), &mut None));
+    held.unwrap().unwrap();
+    let used_today = |pico: i64| {
+        let day = NOW.day().0;
+        let fields = format!("month 190001 d{day} a/m \"c{day} a/m\" {pico}");
+        server.ask(&format!("HSET tg1:{{acme}} {fields}"));
+    };
+    used_today(i64::MAX);
+    let mut told = || {
+        errors(logged(|| {
+            settler.shard.queue.settle(settlement(&acme, 1));
+            send_all(&mut settler, &server);
+        }))
+    };
+    let waits =
+        "ERROR MONEY: what acme has used in the month is not in range beside what it holds; its settlements wait";
+    assert_eq!(told(), [waits]);
+    assert_eq!(
+        (settler.backlog.len(), settler.later.len()),
+        (0, 1),
+        "it holds up nobody else"
+    );
+    used_today(0);
+    settler.later.iter_mut().for_each(|(due_ms, _)| *due_ms = 0);
+    send_all(&mut settler, &server);
+    assert_eq!(balance(&shared, &acme), credits("99"));
+    assert_eq!((settler.later.len(), settler.shard.queue.unsettled()), (0, 0));
+}
+
+/// Only those whose first number was a settlement were remembered, so where every first call failed no producer was ever forgotten.
+#[test]
+fn an_account_is_met_by_its_first_number_whatever_became_of_it() {
+    let server = RedisServer::start();
+    let shared = opened(&server);
+    let acme = make(&shared, "100");
+    for number in [1, 2] {
+        for is_settled in [true, false] {
+            let mut settler = settler(&shared);
+            let number = CallNumber::new(ProducerId(u64::from(is_settled)), number);
+            match is_settled {
+                true => settler.shard.queue.settle(QueuedDebit {
+                    number,
+                    ..settlement(&acme, 1)
+                }),
+                false => {
+                    let queue = &settler.shard.queue;
+                    queue.release(&acme, request_id(2), Some(number), ReleaseKind::Sure, Entry::none());
+                }
+            }
+            send_all(&mut settler, &server);
+            assert_eq!(settler.met.len(), usize::from(number.number == 1), "{number:?}");
+        }
+    }
+}
+
+/// As many names may be there as before, and others among them.
+#[test]
+fn a_server_that_is_replaced_leaves_no_names_known() {
+    let server = RedisServer::start();
+    let shared = opened(&server);
+    let mut settler = settler(&shared);
+    let known = || shared.names.get().len();
+    shared.names.set(Arc::new(vec!["acme".parse().unwrap()]));
+    settler.asked_server("one".to_owned());
+    assert_eq!(known(), 1);
+    settler.asked_server("another".to_owned());
+    assert_eq!(known(), 0);
 }
