@@ -1,5 +1,6 @@
 //! `tollgate ledger`, and how every command reaches the ledger.
 
+mod audit;
 mod export;
 pub(super) mod pages;
 pub(super) mod receipts;
@@ -13,21 +14,20 @@ use std::time::Duration;
 use clap::Subcommand;
 use serde::Serialize;
 
+use self::audit::{Audit, Repaired};
 use self::way::{begins, existing};
 pub(super) use self::way::{new_ledger, open};
 use super::failure::Failure;
-use super::output::{Align, Answer, Format, Show, Table, counted, facts, line};
+use super::output::{Answer, Format, Show, counted, facts, line};
 use super::remote;
 use super::user::this_user;
 use crate::config::{Config, RemoteGateway, Store};
 use crate::ledger::Ledger;
 use crate::ledger::admin::Acted;
-use crate::ledger::admin::{AdminError, AdminOp, AdminReply, AuditFinding, AuditReport, RecoverReport};
+use crate::ledger::admin::{AdminError, AdminOp, AdminReply, RecoverReport};
 use crate::ledger::control::{LedgerAccess, UNKNOWN_COMMAND};
 use crate::ledger::journal::UnknownKeys;
 use crate::ledger::journal::recover::kept_but;
-use crate::pure::ids::AccountId;
-use crate::pure::money::Credits;
 use crate::pure::time::Timestamp;
 
 #[derive(Debug, Subcommand)]
@@ -130,9 +130,7 @@ pub(super) fn run(command: &LedgerCommand, config: &Config, format: Format) -> R
             _ => Err(Failure::wrong_reply()),
         },
         LedgerCommand::Repair => match ask(config, AdminOp::Repair)? {
-            AdminReply::Repaired { findings } => {
-                Answer::of(&Repaired(findings.into_iter().map(Finding::of).collect()), format)
-            }
+            AdminReply::Repaired { findings } => Answer::of(&Repaired::of(findings), format),
             _ => Err(Failure::wrong_reply()),
         },
         LedgerCommand::Recover { unknown_keys } => {
@@ -187,116 +185,6 @@ fn recovered(config: &Config, keys: UnknownKeys) -> Result<Recovered, Failure> {
         kept,
         journals_acknowledged: waiting::acknowledged_elsewhere(config),
     })
-}
-
-#[derive(Serialize)]
-struct Audit {
-    balanced: bool,
-    accounts: u64,
-    at: String,
-    findings: Vec<Finding>,
-    /// What the calls in them owe is in no book yet. This and the next two are none for a gateway elsewhere: they are not known here.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    journals_waiting: Option<u64>,
-    /// What Redis has acknowledged stands in them, to be asked for once more; nobody has them in hand.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    journals_acknowledged: Option<u64>,
-    /// Files with what could not be billed.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    journals_refused: Option<Vec<String>>,
-}
-
-#[derive(Serialize)]
-struct Finding {
-    account: AccountId,
-    rule: String,
-    expected: Credits,
-    found: Credits,
-}
-
-impl Audit {
-    fn of(report: AuditReport, config: &Config) -> Audit {
-        let findings: Vec<Finding> = report.findings.into_iter().map(Finding::of).collect();
-        Audit {
-            balanced: findings.is_empty(),
-            accounts: report.accounts,
-            at: report.at.to_string(),
-            findings,
-            journals_waiting: waiting::waiting_of(config),
-            journals_acknowledged: waiting::acknowledged_of(config),
-            journals_refused: waiting::refused_of(config),
-        }
-    }
-}
-
-impl Show for Audit {
-    fn text(&self) -> String {
-        let checked = format!("{} checked at {}", counted(self.accounts, "account"), self.at);
-        let mut text = match self.balanced {
-            true => format!("the books balance: {checked}\n"),
-            false => format!("{checked}\n\n{}", table(&self.findings).text()),
-        };
-        waiting::tell_unknown(&mut text, self.journals_waiting);
-        waiting::tell_waiting(&mut text, self.journals_waiting);
-        waiting::tell_acknowledged(&mut text, self.journals_acknowledged.unwrap_or(0));
-        for path in self.journals_refused.iter().flatten() {
-            line(
-                &mut text,
-                format_args!("kept aside, for it could not be billed: {path}"),
-            );
-        }
-        text
-    }
-
-    fn problems(&self) -> Vec<String> {
-        let findings = u64::try_from(self.findings.len()).unwrap_or(u64::MAX);
-        match self.balanced {
-            true => Vec::new(),
-            false => vec![format!("the books do not balance: {}", counted(findings, "finding"))],
-        }
-    }
-}
-
-impl Finding {
-    fn of(finding: AuditFinding) -> Finding {
-        Finding {
-            account: finding.account,
-            rule: finding.rule,
-            expected: finding.expected,
-            found: finding.found,
-        }
-    }
-}
-
-fn table(findings: &[Finding]) -> Table {
-    let mut table = Table::new(&[
-        ("ACCOUNT", Align::Left),
-        ("RULE", Align::Left),
-        ("EXPECTED", Align::Point),
-        ("FOUND", Align::Point),
-    ]);
-    for finding in findings {
-        table.row(vec![
-            finding.account.to_string(),
-            finding.rule.clone(),
-            finding.expected.to_string(),
-            finding.found.to_string(),
-        ]);
-    }
-    table
-}
-
-#[derive(Serialize)]
-#[serde(transparent)]
-struct Repaired(Vec<Finding>);
-
-impl Show for Repaired {
-    fn text(&self) -> String {
-        if self.0.is_empty() {
-            return "nothing had to be mended\n".to_owned();
-        }
-        format!("mended:\n\n{}", table(&self.0).text())
-    }
 }
 
 #[derive(Serialize)]

@@ -7,7 +7,7 @@ use std::time::Duration;
 use crate::clock::Clock;
 use crate::ledger::Ledger;
 use crate::ledger::admin::events::EventOp;
-use crate::ledger::admin::{AdminError, AdminOp, AdminReply, AuditReport};
+use crate::ledger::admin::{AdminError, AdminOp, AdminReply};
 use crate::ledger::events::unbalanced;
 use crate::pure::money::Credits;
 use crate::pure::time::Timestamp;
@@ -69,10 +69,21 @@ impl Audited {
         // A process that starts looks for itself: its ledger may have been restored meanwhile.
         let within = self.last().map_or(Duration::ZERO, |_| every);
         match found(ledger, clock, (within, every)).await {
-            Ok(audit) => *self.last.lock().unwrap_or_else(PoisonError::into_inner) = Some(audit),
-            // The age of the last one grows, and that is an alarm too.
+            Ok((audit, 0)) => self.keep(audit),
+            // The age of the last whole one grows, and that is an alarm too.
+            Ok((audit, _)) if audit.findings > 0 => {
+                let whole = self.last().map(|audit| audit.at);
+                let since = self.schedule.map_or(audit.at, |schedule| schedule.since);
+                let at = whole.unwrap_or(since);
+                self.keep(Audit { at, ..audit });
+            }
+            Ok(_) => {}
             Err(error) => log::warn!("the books could not be audited: {error}"),
         }
+    }
+
+    fn keep(&self, audit: Audit) {
+        *self.last.lock().unwrap_or_else(PoisonError::into_inner) = Some(audit);
     }
 
     /// Audits the books as often as they are to be, the first time at once, until nobody wants to know.
@@ -94,22 +105,27 @@ impl Audited {
     }
 }
 
-async fn found(ledger: &Ledger, clock: &Clock, (within, every): (Duration, Duration)) -> Result<Audit, AdminError> {
-    let (AuditReport { findings, .. }, age) = ledger.audit_in_turn(within, every).await?;
+/// What an audit found, and how many accounts it could not check.
+async fn found(
+    ledger: &Ledger,
+    clock: &Clock,
+    (within, every): (Duration, Duration),
+) -> Result<(Audit, u64), AdminError> {
+    let (report, age) = ledger.audit_in_turn(within, every).await?;
     let at = clock
         .now()
         .plus_millis(-i64::try_from(age.as_millis()).unwrap_or(i64::MAX));
-    let AdminReply::Accounts { accounts } = ledger.run(AdminOp::AccountList).await? else {
-        return Err(AdminError::Store("an answer of another kind".to_owned()));
-    };
-    let below_zero = accounts
-        .iter()
-        .filter(|view| view.figures.balance < Credits::ZERO)
-        .count();
+    let findings = report.findings;
     for finding in &findings {
         let (account, rule) = (&finding.account, &finding.rule);
         let (expected, found) = (finding.expected, finding.found);
         log::error!("MONEY: the books of {account} do not balance: {rule}: {expected} expected, {found} found");
+    }
+    if let Some(first) = report.why_unchecked.first() {
+        log::error!(
+            "the books of {} accounts could not be audited, such as {first}",
+            report.unchecked
+        );
     }
     if !findings.is_empty() {
         let event = unbalanced(&findings, clock.now());
@@ -117,11 +133,26 @@ async fn found(ledger: &Ledger, clock: &Clock, (within, every): (Duration, Durat
             log::warn!("no event tells of it: {error}");
         }
     }
-    Ok(Audit {
+    let audit = Audit {
         at,
         findings: u64::try_from(findings.len()).unwrap_or(u64::MAX),
-        below_zero: u64::try_from(below_zero).ok(),
-    })
+        below_zero: below_zero(ledger).await,
+    };
+    Ok((audit, report.unchecked))
+}
+
+/// How many accounts have a balance below zero. None where that is not known.
+async fn below_zero(ledger: &Ledger) -> Option<u64> {
+    let accounts = match ledger.run(AdminOp::AccountList).await {
+        Ok(AdminReply::Accounts { accounts }) => accounts,
+        Ok(_) => return None,
+        Err(error) => {
+            log::warn!("how many accounts are below zero is not known: {error}");
+            return None;
+        }
+    };
+    let below = accounts.iter().filter(|view| view.figures.balance < Credits::ZERO);
+    u64::try_from(below.count()).ok()
 }
 
 #[cfg(test)]

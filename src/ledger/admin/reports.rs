@@ -14,9 +14,33 @@ pub struct AuditReport {
     pub accounts: u64,
     /// When, by the store's clock.
     pub at: Timestamp,
-    /// What does not balance; empty when all does.
+    /// What does not balance; empty when all that was checked does.
     pub findings: Vec<AuditFinding>,
+    /// How many accounts could not be checked.
+    #[serde(default)]
+    pub unchecked: u64,
+    /// Which, and why: a line each, of 20 of them at most.
+    #[serde(default)]
+    pub why_unchecked: Vec<String>,
 }
+
+impl AuditReport {
+    /// Whether all accounts were checked, and nothing was found.
+    pub fn is_clean(&self) -> bool {
+        self.findings.is_empty() && self.unchecked == 0
+    }
+
+    /// Notes an account that could not be checked.
+    pub fn pass_over(&mut self, account: &AccountId, why: &str) {
+        self.unchecked = self.unchecked.saturating_add(1);
+        if self.why_unchecked.len() < UNCHECKED_MAX {
+            self.why_unchecked.push(format!("{account}: {why}"));
+        }
+    }
+}
+
+/// How many accounts that could not be checked are named.
+const UNCHECKED_MAX: usize = 20;
 
 /// One account where the books do not balance.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -103,6 +103,7 @@ impl Moment {
             accounts,
             at: self.at,
             findings,
+            ..AuditReport::default()
         })
     }
 }

@@ -86,8 +86,11 @@ impl Shared {
         get.arg(found_key());
         let kept = self.command(link, get).await?;
         // What another version has written is no audit, and what was wrong may have been mended.
-        let is_clean = |found: &Found| found.report.findings.is_empty();
-        let read = |text: &str| serde_json::from_str::<Found>(text).ok().filter(is_clean);
+        let read = |text: &str| {
+            serde_json::from_str::<Found>(text)
+                .ok()
+                .filter(|found| found.report.is_clean())
+        };
         let Some(found) = reply::optional_text(&kept)?.and_then(read) else {
             return Ok(None);
         };

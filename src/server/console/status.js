@@ -19,7 +19,7 @@ export async function statusView() {
   };
   return { title: "Status", nodes: [
     el("h2", { class: "vh", text: "Now" }), el("div", { class: "tiles" },
-      audit.failed ? tile("The books", "not known", {}, audit.failed) : tile("The books", findings.length ? "do not balance" : "balance", look(!findings.length), `${counted(audit.accounts, "account")} audited now`),
+      audit.failed ? tile("The books", "not known", {}, audit.failed) : tile("The books", findings.length ? "do not balance" : audit.unchecked ? "not known" : "balance", look(audit.balanced), `${counted(audit.accounts, "account")} audited now`, ...(audit.unchecked ? [`${counted(audit.unchecked, "account")} could not be: ${audit.why_unchecked[0]}`] : [])),
       tile("Calls", maintenance.on ? "are refused" : "are taken", look(!maintenance.on), maintenance.on ? "maintenance is on" : "maintenance is off"),
       tile("Breakers open", String(open), look(open === 0), open === 0 ? "every target is asked" : "targets that are passed over"),
       tile("In flight", count(now.in_flight), {}, `${counted(now.ledger.holds_open, "hold")} of ${now.ledger.held} ${now.currency}`),

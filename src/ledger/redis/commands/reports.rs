@@ -1,6 +1,8 @@
 //! What a command reads of all accounts: usage, audit, repair, recovery.
 
-use super::super::account::{account_keys, keys_of_account, usage_of_key};
+use std::collections::BTreeMap;
+
+use super::super::account::{Account, account_keys, keys_of_account, usage_of_key};
 use super::super::audit;
 use super::super::link::Link;
 use super::super::reply;
@@ -8,9 +10,34 @@ use super::super::script;
 use super::super::shared::Shared;
 use crate::ledger::admin::{AdminError, AdminReply, AuditFinding, AuditReport, RecoverReport};
 use crate::ledger::query::{KeyedRow, UsageQuery};
-use crate::ledger::{UsageRow, clamped};
+use crate::ledger::{StoreError, UsageRow, clamped};
 use crate::pure::ids::{AccountId, KeyDigest, KeyId};
 use crate::pure::money::Credits;
+
+/// Which servers do not answer, by the number of their shard, and how many accounts in a row each did not answer for.
+#[derive(Debug, Default)]
+struct Silent(BTreeMap<usize, u32>);
+
+impl Silent {
+    fn failed(&mut self, shard: usize, error: &StoreError) {
+        if !matches!(error, StoreError::Corrupt(_)) {
+            let count = self.0.entry(shard).or_default();
+            *count = count.saturating_add(1);
+        }
+    }
+
+    fn heard(&mut self, shard: usize) {
+        self.0.remove(&shard);
+    }
+
+    /// An answer that does not come takes its time: with a hundred thousand accounts there would be no end.
+    fn is_given_up(&self, shard: usize) -> bool {
+        self.0.get(&shard).is_some_and(|count| *count >= SILENT_MAX)
+    }
+}
+
+/// A server that has not answered for so many accounts in a row is not asked for others.
+const SILENT_MAX: u32 = 10;
 
 impl Shared {
     /// The usage that is asked for, oldest first.
@@ -68,61 +95,122 @@ impl Shared {
             at: self.time(link).await?,
             ..AuditReport::default()
         };
+        let mut silent = Silent::default();
         for account in self.read_names(link).await? {
-            self.settled(&account).await?;
-            let [name, order] = account_keys(&account);
-            let now = self.now_text();
-            let books = self.run_script(link, &script::BOOKS, &[&name, &order], &[&now]).await?;
-            if let Some(tracked) = audit::audit(&account, &books, &mut report.findings)? {
-                for key in tracked {
-                    let of_key = usage_of_key(&account, &key.clone().into());
-                    let keys: [&str; 2] = [&name, &of_key];
-                    let books = self.run_script(link, &script::KEY_BOOKS, &keys, &[&key]).await?;
-                    audit::audit_key(&account, &books, &mut report.findings)?;
+            let shard = self.shards.of(&Account::new(account.clone())).number;
+            if silent.is_given_up(shard) {
+                report.pass_over(&account, "its server has not answered for others");
+                continue;
+            }
+            match self.audit_account(link, &account, &mut report).await {
+                Ok(()) => silent.heard(shard),
+                Err(error) => {
+                    silent.failed(shard, &error);
+                    report.pass_over(&account, &error.to_string());
                 }
-                report.accounts += 1;
-                self.witness(link, &account, report.at.day(), &mut report.findings)
-                    .await?;
             }
         }
         Ok(report)
     }
 
-    /// Makes what each account used in the month what its usage says, and frees what counts under limits without an open hold.
+    /// Checks an account, if it was made.
+    async fn audit_account(
+        &self,
+        link: &Link,
+        account: &AccountId,
+        report: &mut AuditReport,
+    ) -> Result<(), StoreError> {
+        self.settled(account).await?;
+        let [name, order] = account_keys(account);
+        let now = self.now_text();
+        let books = self.run_script(link, &script::BOOKS, &[&name, &order], &[&now]).await?;
+        let Some(tracked) = audit::audit(account, &books, &mut report.findings)? else {
+            return Ok(());
+        };
+        for key in tracked {
+            let of_key = usage_of_key(account, &key.clone().into());
+            let keys: [&str; 2] = [&name, &of_key];
+            let books = self.run_script(link, &script::KEY_BOOKS, &keys, &[&key]).await?;
+            audit::audit_key(account, &books, &mut report.findings)?;
+        }
+        self.witness(link, account, report.at.day(), &mut report.findings)
+            .await?;
+        report.accounts += 1;
+        Ok(())
+    }
+
+    /// Makes what each account used in the month what its usage says, and frees what counts under limits without an open hold. One that cannot
+    /// be repaired keeps no other from it.
     pub(super) async fn repair(&self, link: &Link) -> Result<AdminReply, AdminError> {
-        let mut findings = Vec::new();
+        let (mut findings, mut silent) = (Vec::new(), Silent::default());
+        let (mut failed, mut first) = (0u64, None);
         for account in self.read_names(link).await? {
-            self.settled(&account).await?;
-            let [name, _] = account_keys(&account);
-            let mended = self
-                .run_script(link, &script::REPAIR, &[&name], &[&self.now_text()])
-                .await?;
-            let freed = self.run_script(link, &script::FREE_PARTS, &[&name], &[]).await?;
-            let freed = reply::integer(&freed)?;
-            if freed > 0 {
-                findings.push(AuditFinding {
-                    account: account.clone(),
-                    rule: audit::GONE_RULE.to_owned(),
-                    expected: Credits::ZERO,
-                    found: clamped(audit::as_credits(freed)),
-                });
-            }
-            let [found, expected] = reply::list(&mended)? else {
+            let shard = self.shards.of(&Account::new(account.clone())).number;
+            if silent.is_given_up(shard) {
+                failed = failed.saturating_add(1);
                 continue;
-            };
-            let (found, expected) = (reply::amount(found)?, reply::amount(expected)?);
-            if found != expected {
-                let rule = audit::MONTH_RULE.to_owned();
-                findings.push(AuditFinding {
-                    account,
-                    rule,
-                    expected,
-                    found,
-                });
+            }
+            match self.repair_account(link, &account, &mut findings).await {
+                Ok(()) => silent.heard(shard),
+                Err(error) => {
+                    silent.failed(shard, &error);
+                    failed = failed.saturating_add(1);
+                    first.get_or_insert_with(|| format!("{account}: {error}"));
+                }
             }
         }
         self.forget_found(link).await;
-        Ok(AdminReply::Repaired { findings })
+        let Some(first) = first else {
+            return Ok(AdminReply::Repaired { findings });
+        };
+        for finding in &findings {
+            let (account, rule) = (&finding.account, &finding.rule);
+            log::warn!(
+                "mended: {account}: {rule}: {} instead of {}",
+                finding.expected,
+                finding.found
+            );
+        }
+        let (mended, others) = (findings.len(), failed.saturating_sub(1));
+        Err(AdminError::Store(format!(
+            "what could be repaired is, {mended} counters in all, and for {first} (and {others} more accounts) run it again"
+        )))
+    }
+
+    async fn repair_account(
+        &self,
+        link: &Link,
+        account: &AccountId,
+        findings: &mut Vec<AuditFinding>,
+    ) -> Result<(), StoreError> {
+        self.settled(account).await?;
+        let [name, _] = account_keys(account);
+        let mended = self
+            .run_script(link, &script::REPAIR, &[&name], &[&self.now_text()])
+            .await?;
+        let freed = self.run_script(link, &script::FREE_PARTS, &[&name], &[]).await?;
+        let freed = reply::integer(&freed)?;
+        if freed > 0 {
+            findings.push(AuditFinding {
+                account: account.clone(),
+                rule: audit::GONE_RULE.to_owned(),
+                expected: Credits::ZERO,
+                found: clamped(audit::as_credits(freed)),
+            });
+        }
+        let [found, expected] = reply::list(&mended)? else {
+            return Ok(());
+        };
+        let (found, expected) = (reply::amount(found)?, reply::amount(expected)?);
+        if found != expected {
+            findings.push(AuditFinding {
+                account: account.clone(),
+                rule: audit::MONTH_RULE.to_owned(),
+                expected,
+                found,
+            });
+        }
+        Ok(())
     }
 
     /// Frees the holds of nodes that never came back. (A reserve does so for its own account.)
@@ -138,5 +226,29 @@ impl Shared {
             report.released = report.released.saturating_add(freed);
         }
         Ok(report)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_server_is_given_up_that_does_not_answer_for_one_account_after_another() {
+        let away = StoreError::Unavailable("it does not answer".to_owned());
+        let unreadable = StoreError::Corrupt("a field".to_owned());
+        let mut silent = Silent::default();
+        for _ in 1..SILENT_MAX {
+            silent.failed(1, &away);
+            silent.failed(2, &unreadable);
+        }
+        assert!(!silent.is_given_up(1));
+        silent.heard(1);
+        for _ in 0..SILENT_MAX {
+            assert!(!silent.is_given_up(1));
+            silent.failed(1, &away);
+            silent.failed(2, &unreadable);
+        }
+        assert_eq!([0, 1, 2].map(|shard| silent.is_given_up(shard)), [false, true, false]);
     }
 }

@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use super::{node, patient};
 use crate::ledger::Ledger;
-use crate::ledger::admin::AuditReport;
+use crate::ledger::admin::{AdminError, AdminOp, AuditReport};
 use crate::ledger::tests::redis_server::RedisServer;
-use crate::ledger::tests::rig::{block_on, caller_of, on_workers};
+use crate::ledger::tests::rig::{block_on, caller_of, on_workers, run};
 use crate::pure::limits::LimitOverrides;
 
 const EVERY: Duration = Duration::from_secs(300);
@@ -69,4 +69,41 @@ fn another_gateway_audits_where_the_one_whose_turn_it_was_has_died() {
     read_whole(&server);
     block_on(ledger.audit_in_turn(Duration::ZERO, EVERY)).unwrap();
     assert_eq!(read_whole(&server), 1);
+}
+
+/// Its field ended the audit for all, and what was found before it was told to nobody.
+#[test]
+fn an_account_that_cannot_be_read_keeps_no_other_from_an_audit_and_a_repair() {
+    let server = RedisServer::start();
+    let ledger = node(&server, patient());
+    for name in ["acme", "beta", "gamma"] {
+        caller_of(&ledger, name, "10", LimitOverrides::default());
+    }
+    server.ask("HSET tg1:{beta} used x");
+    for name in ["acme", "gamma"] {
+        server.ask(&format!("HINCRBY tg1:{{{name}}} used 7"));
+        server.ask(&format!("HINCRBY tg1:{{{name}}} committed 7"));
+    }
+    let (report, _) = audited(&ledger);
+    let mut wrong: Vec<&str> = report.findings.iter().map(|finding| finding.account.as_str()).collect();
+    wrong.sort_unstable();
+    wrong.dedup();
+    assert_eq!(
+        (wrong, report.accounts, report.unchecked),
+        (vec!["acme", "gamma"], 2, 1)
+    );
+    assert!(
+        matches!(&report.why_unchecked[..], [why] if why.starts_with("beta: ")),
+        "{report:?}"
+    );
+    let repaired = run(&ledger, AdminOp::Repair);
+    assert!(
+        matches!(&repaired, Err(AdminError::Store(text)) if text.contains("2 counters in all, and for beta: ")),
+        "{repaired:?}"
+    );
+    // It is kept for nobody: each looks for itself, until all can be read.
+    let (report, age) = audited(&ledger);
+    assert_eq!((report.findings.len(), report.unchecked, age), (0, 1, Duration::ZERO));
+    server.ask("HSET tg1:{beta} used 0");
+    assert!(audited(&ledger).0.is_clean());
 }

@@ -1,5 +1,7 @@
 //! Whether the books balance.
 
+use std::num::NonZeroU64;
+
 use serde::Serialize;
 
 use crate::ledger::admin::{AdminOp, AdminReply, AuditFinding};
@@ -15,6 +17,10 @@ struct AuditShown {
     accounts: u64,
     at: String,
     findings: Vec<FindingShown>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    unchecked: Option<NonZeroU64>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    why_unchecked: Vec<String>,
 }
 
 #[derive(Serialize)]
@@ -42,10 +48,12 @@ pub(in crate::server::operator) async fn audit(call: &Call<'_>) -> Result<Answer
         _ => None,
     })?;
     Ok(Answer::json(&AuditShown {
-        balanced: report.findings.is_empty(),
+        balanced: report.is_clean(),
         accounts: report.accounts,
         at: report.at.to_string(),
         findings: report.findings.into_iter().map(FindingShown::from).collect(),
+        unchecked: NonZeroU64::new(report.unchecked),
+        why_unchecked: report.why_unchecked,
     }))
 }
 
