@@ -46,15 +46,27 @@ pub(crate) struct Options {
     #[arg(long, value_name = "N")]
     pub(crate) accounts: Option<usize>,
 
-    /// Requests a second where they come at random times (open loop, latency from the intended start); streams are 20 times fewer
+    /// Requests a second where they come at random times (open loop, latency from when due)
+    ///
+    /// Streams without pauses are 20 times fewer, paced ones always 25 a second
     #[arg(long, default_value_t = 1000)]
     pub(crate) rate: u32,
 
-    /// Connections in the saturated part (closed loop); streams at once without pauses are half of it
+    /// Connections, saturated (closed loop) and at a rate; paced streams have their own
+    ///
+    /// Half of them where all is streams without pauses, or 100 KB long
+    ///
+    /// Where system calls or instructions are counted, all of them for these streams too
     #[arg(long, default_value_t = 64)]
     pub(crate) connections: usize,
 
-    /// Seconds of each measured round [default: 1]; twice as long where requests come at a rate, three times where streams are paced
+    /// Seconds of each measured round [default: 1]
+    ///
+    /// Twice as long where requests come at a rate, three times where streams are paced
+    ///
+    /// System calls are counted for as long as it says, but half a second at least
+    ///
+    /// Instructions are counted for six seconds, whatever it says
     #[arg(long, value_name = "N")]
     pub(crate) seconds: Option<f64>,
 

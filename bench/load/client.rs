@@ -70,6 +70,23 @@ pub(crate) enum Failure {
     Stopped,
 }
 
+impl Failure {
+    /// Whether a process that was killed may be why: its connections are refused, or end where an answer was to come. All else was said by
+    /// one that lived.
+    pub(crate) fn is_of_a_kill(&self) -> bool {
+        match self {
+            Self::Closed => true,
+            Self::Connect(error) | Self::Broken(error) => OF_A_KILL.contains(&error.kind()),
+            Self::Malformed(_)
+            | Self::Status(..)
+            | Self::Body(_)
+            | Self::Events(..)
+            | Self::Foreign
+            | Self::Stopped => false,
+        }
+    }
+}
+
 /// Who hears of the events of a stream as they arrive.
 pub(crate) trait Listener {
     /// What one read brought. `Break` ends the exchange with [`Failure::Stopped`].
@@ -297,6 +314,14 @@ fn check_json(body: &[u8], holds: &[u8]) -> Result<(), Failure> {
     Err(Failure::Body("an answer that is not the JSON object expected"))
 }
 
+/// What connections to a process that was killed end with.
+const OF_A_KILL: [io::ErrorKind; 5] = [
+    io::ErrorKind::ConnectionRefused,
+    io::ErrorKind::ConnectionReset,
+    io::ErrorKind::ConnectionAborted,
+    io::ErrorKind::BrokenPipe,
+    io::ErrorKind::NotConnected,
+];
 const READ_MIN: usize = 2048;
 const READ_SIZE: usize = 8192;
 /// Bytes of an unexpected answer that are shown.

@@ -220,11 +220,10 @@ async fn call(shared: Arc<Shared>, mut random: Random) {
         };
         let result = attempt(&shared, &planned, account, &mut connection, &mut counting).await;
         let was_killed = shared.kills.load(SeqCst) != kills;
-        let debit = match planned.debit(&result, counting.content) {
-            Ok(debit) => Ok(debit),
-            Err(_) if was_killed && matches!(result, Err(Failure::Connect(_))) => Ok(Debit::Exactly(0)),
-            Err(_) if was_killed => Ok(planned.debit_when_killed(counting.content)),
-            Err(wrong) => Err(wrong),
+        let debit = if was_killed {
+            planned.debit_beside_kill(&result, counting.content)
+        } else {
+            planned.debit(&result, counting.content)
         };
         // Behind a stream that broke the gateway closes.
         if result.is_err() || planned.fate == Fate::Cut {

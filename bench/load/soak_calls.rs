@@ -190,6 +190,23 @@ impl<'a> Planned<'a> {
         }
     }
 
+    /// The same where a kill of the gateway fell into it: what the kill left open costs what lies between, and what it cannot cause is
+    /// wrong. So is a 503: SIGKILL leaves no time for one, and a gateway that starts does not listen before its ledger is open.
+    pub(crate) fn debit_beside_kill(
+        &self,
+        result: &std::result::Result<Reply, Failure>,
+        content: u64,
+    ) -> std::result::Result<Debit, String> {
+        match (self.debit(result, content), result) {
+            (Err(_), Err(failure)) if failure.is_of_a_kill() => Ok(match failure {
+                // It was never sent.
+                Failure::Connect(_) => Debit::Exactly(0),
+                _ => self.debit_when_killed(content),
+            }),
+            (debit, _) => debit,
+        }
+    }
+
     /// What it costs when the gateway died within it, `content` events having arrived: what was delivered, up to all of it.
     pub(crate) fn debit_when_killed(&self, content: u64) -> Debit {
         let (script, price) = (self.call.script, &self.model.price);

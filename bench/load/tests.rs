@@ -1,5 +1,5 @@
-//! The tests of the load bench: its parsers, its statistics, and what it computes that calls cost. The bench itself has no test harness, so
-//! they are a target of their own over the same files: `cargo test --test bench`.
+//! The tests of the load bench: its parsers, its statistics, and what it computes that calls cost; and of what the micro bench takes for a
+//! count. The benches themselves have no test harness, so they are a target of their own over the same files: `cargo test --test bench`.
 #![expect(
     clippy::disallowed_methods,
     clippy::unwrap_used,
@@ -18,6 +18,8 @@ mod children;
 mod cli;
 mod client;
 mod common;
+#[path = "../micro/counted.rs"]
+mod counted;
 mod disturbance;
 mod drive;
 mod due;
@@ -68,6 +70,7 @@ mod tests {
     mod due;
     mod figures;
     mod http;
+    mod micro;
     mod options;
     mod parts;
     mod report;

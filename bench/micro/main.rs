@@ -1,14 +1,15 @@
 //! Micro benchmarks of the parts of a call, one by name: `cargo bench --bench micro -- tap_delta`.
 //!
 //! Each prints nanoseconds per operation. With `--budgets` instructions are counted instead, by callgrind (valgrind must be
-//! there), which do not depend on the machine's mood; it fails when one is above its budget in `budgets`. Without the feature `serve`
-//! it has the pure parts alone, and is built in a minute.
+//! there), which do not depend on the machine's mood; it fails when one is above its budget in `budgets`, or could not be counted.
+//! Without the feature `serve` it has the pure parts alone, and is built in a minute.
 
 #![expect(clippy::unwrap_used, reason = "a bench ends with a panic")]
 #![expect(clippy::disallowed_methods, reason = "it measures time")]
 
 #[cfg(feature = "serve")]
 mod calls;
+mod counted;
 
 use std::hint::black_box;
 use std::num::NonZeroU64;
@@ -142,7 +143,7 @@ fn check_budget(name: &str) -> bool {
         return false;
     };
     let count: u64 = if budget > 1_000_000 { 1 } else { 100 };
-    let counted = std::env::current_exe().and_then(|this| {
+    let ran = std::env::current_exe().and_then(|this| {
         Command::new("valgrind")
             .args([
                 "--tool=callgrind",
@@ -154,18 +155,23 @@ fn check_budget(name: &str) -> bool {
             .stdout(Stdio::null())
             .output()
     });
-    let output = match counted {
-        Ok(output) => String::from_utf8_lossy(&output.stderr).into_owned(),
-        Err(error) => format!("valgrind: {error}"),
+    let counted = match ran {
+        Ok(output) => {
+            let said = String::from_utf8_lossy(&output.stderr);
+            counted::each(output.status.success(), &said, count)
+        }
+        Err(error) => Err(format!("valgrind: {error}")),
     };
-    let collected = output.lines().find_map(|line| line.split_once("Collected : "));
-    let Some(instructions) = collected.and_then(|(_, number)| number.trim().parse::<u64>().ok()) else {
-        println!("{name:24} was not counted: {output}");
-        return false;
-    };
-    let each = instructions / count;
-    println!("{name:24} {each:>12} instructions of {budget}");
-    each <= budget
+    match counted {
+        Ok(each) => {
+            println!("{name:24} {each:>12} instructions of {budget}");
+            each <= budget
+        }
+        Err(wrong) => {
+            println!("{name:24} was not counted: {wrong}");
+            false
+        }
+    }
 }
 
 /// What callgrind counts.

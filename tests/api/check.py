@@ -26,7 +26,7 @@ from ports import free_port  # noqa: E402
 
 START_SECONDS_MAX = 30
 COMMAND_SECONDS_MAX = 20
-# Test cases for each operation and phase, and a bound for the whole.
+# Test cases for each operation and phase, and the most seconds of each run of Schemathesis, of which there are up to three.
 EXAMPLES = os.environ.get("TOLLGATE_API_EXAMPLES", "40")
 RUN_SECONDS_MAX = int(os.environ.get("TOLLGATE_API_SECONDS", "240"))
 

@@ -1,12 +1,16 @@
 //! What calls cost, and what balances show.
 
+use std::io::ErrorKind;
+
 use crate::{
     books::{Debit, Owed, credits},
     catalogue::{self, Catalogue},
+    client::{Failure, Reply},
     operator::{Standing, amount},
     prices::{Price, decimal},
     random::Random,
-    soak_calls::{Models, Planned},
+    soak_calls::{Fate, Models, Planned},
+    wire::Malformed,
 };
 
 #[test]
@@ -125,6 +129,64 @@ fn a_call_that_a_kill_left_open_costs_what_lies_between() {
     assert!(!after(86) && after(85) && after(75) && after(70) && !after(69));
     assert_eq!(owed.text(), "0.000000000015 to 0.000000000030");
     assert_eq!(owed.and(owed).open_calls, 2);
+}
+
+/// A call that goes so.
+fn planned(models: &Models, fate: Fate) -> Planned<'_> {
+    let mut random = Random::new(1);
+    loop {
+        let planned = Planned::any(models, &mut random);
+        if planned.fate == fate {
+            return planned;
+        }
+    }
+}
+
+#[test]
+fn a_connection_that_a_kill_ended_leaves_its_call_open() {
+    let models = Models::of(Catalogue::read().unwrap()).unwrap();
+    let stream = planned(&models, Fate::Stream);
+    for failure in [
+        Failure::Closed,
+        Failure::Broken(ErrorKind::ConnectionReset.into()),
+        Failure::Broken(ErrorKind::BrokenPipe.into()),
+    ] {
+        let result = Err(failure);
+        let open = stream.debit_beside_kill(&result, 1);
+        assert!(matches!(open, Ok(Debit::Between(..))), "{open:?}");
+        assert!(stream.debit(&result, 1).is_err());
+    }
+    let refused = Err(Failure::Connect(ErrorKind::ConnectionRefused.into()));
+    assert_eq!(stream.debit_beside_kill(&refused, 0), Ok(Debit::Exactly(0)));
+    assert!(stream.debit(&refused, 0).is_err());
+    // One that came to its end costs what it always does.
+    let whole = Ok(Reply { status: 200 });
+    assert_eq!(stream.debit_beside_kill(&whole, 1), stream.debit(&whole, 1));
+    assert!(stream.debit(&whole, 1).is_ok());
+}
+
+#[test]
+fn a_kill_excuses_no_wrong_answer() {
+    let models = Models::of(Catalogue::read().unwrap()).unwrap();
+    let stream = planned(&models, Fate::Stream);
+    for failure in [
+        Failure::Foreign,
+        Failure::Events(3, 4),
+        Failure::Status(401, String::new()),
+        Failure::Status(402, String::new()),
+        Failure::Status(503, String::new()),
+        Failure::Body("bytes after the end of the answer"),
+        Failure::Malformed(Malformed::Chunk),
+        Failure::Connect(ErrorKind::AddrNotAvailable.into()),
+        Failure::Stopped,
+    ] {
+        let told = failure.to_string();
+        assert!(stream.debit_beside_kill(&Err(failure), 1).is_err(), "{told}");
+    }
+    // The stream says that its provider failed, and is too short.
+    let cut = planned(&models, Fate::Cut);
+    let content = u64::from(cut.call.script.events) - 1;
+    assert!(cut.debit_beside_kill(&Ok(Reply { status: 200 }), content).is_err());
 }
 
 #[test]

@@ -1,0 +1,15 @@
+//! What callgrind wrote of a part that ran beneath it: how many instructions an operation took.
+
+/// Instructions of each of so many operations, by what a child that has ended wrote to stderr. Errors with what is wrong: one that failed
+/// has not done them all, and without a count above zero nothing was measured.
+pub(crate) fn each(has_succeeded: bool, said: &str, operations: u64) -> Result<u64, String> {
+    if !has_succeeded {
+        return Err(format!("it failed: {said}"));
+    }
+    let collected = said.lines().find_map(|line| line.split_once("Collected : "));
+    match collected.and_then(|(_, number)| number.trim().parse::<u64>().ok()) {
+        None => Err(format!("callgrind told no number: {said}")),
+        Some(0) => Err(format!("no instruction was collected: {said}")),
+        Some(instructions) => Ok(instructions / operations),
+    }
+}
