@@ -139,5 +139,5 @@ const SYNC_EVERY: Duration = Duration::from_secs(1);
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 /// How long a ledger that closes waits for others that keep SQLite's log from being emptied.
 const EMPTIED_WITHIN: Duration = Duration::from_millis(200);
-/// The most places in the journal that wait for files that cannot be written: a third of those that there are.
+/// The most places in the journal that wait for files that cannot be written: about a seventh of those that there are.
 pub(super) const UNSYNCED_MAX: usize = 40_000;

@@ -36,7 +36,7 @@ pub(super) struct Committer {
     pub(super) is_moved: bool,
     /// When it is looked for next.
     pub(super) file_at: Option<Instant>,
-    inbox: mpsc::Receiver<Command>,
+    pub(super) inbox: mpsc::Receiver<Command>,
     /// The group that is being written. Until it is, it stays as it was first tried: its commit may have reached the file all the same.
     unwritten: Vec<QueuedDebit>,
     /// The producer that the process began with: another one each time.
@@ -51,7 +51,7 @@ pub(super) struct Committer {
     pub(super) unsynced: Vec<Entry>,
     /// When the first of what is not on the disk was committed.
     pub(super) unsynced_since: Option<Timestamp>,
-    commit_at: Option<Instant>,
+    pub(super) commit_at: Option<Instant>,
     /// When what was committed is brought to the disk, for the case that the machine dies.
     pub(super) sync_at: Option<Instant>,
     /// By what time idempotency keys have expired, and events are too old.
@@ -118,9 +118,8 @@ impl Committer {
     pub(super) fn run(mut self) {
         let _guard = Unwritable(Arc::clone(&self.shared));
         loop {
-            let due = [self.commit_at, self.sync_at, self.keys_at, self.spent_at, self.file_at];
-            let due = due.into_iter().chain([self.outage.over_at()]);
-            let command = match due.flatten().min() {
+            self.do_what_is_late();
+            let command = match self.due_at() {
                 None => self.inbox.recv().map_err(|_| mpsc::RecvTimeoutError::Disconnected),
                 Some(at) => self
                     .inbox
@@ -213,6 +212,20 @@ impl Committer {
             }
         }
         written
+    }
+
+    /// When something is due next.
+    fn due_at(&self) -> Option<Instant> {
+        let due = [self.commit_at, self.sync_at, self.keys_at, self.spent_at, self.file_at];
+        due.into_iter().chain([self.outage.over_at()]).flatten().min()
+    }
+
+    /// Does what is due, also while more and more is asked of the thread, which a channel gives before it says that nothing came in time.
+    fn do_what_is_late(&mut self) {
+        let late_at = self.due_at().and_then(|at| at.checked_add(LATE_MAX));
+        if late_at.is_some_and(|at| at <= crate::clock::monotonic()) {
+            self.do_what_is_due();
+        }
     }
 
     pub(super) fn do_what_is_due(&mut self) {
@@ -354,6 +367,8 @@ impl Committer {
 }
 
 pub(super) const RETRY_EVERY: Duration = Duration::from_secs(1);
+/// How late what is due may be for what is asked of the thread meanwhile.
+const LATE_MAX: Duration = Duration::from_millis(200);
 /// How long a ledger that closes tries to write what is queued, and how long each try waits while another process writes, and after it.
 const END_MAX: Duration = Duration::from_secs(10);
 const END_PAUSE: Duration = Duration::from_millis(200);

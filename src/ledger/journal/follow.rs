@@ -9,7 +9,7 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use super::file::{EXTENSION, JournalFile};
-use super::listing::journals_or_none;
+use super::listing::{is_nobodys, journals_or_none};
 use super::recover::owed_debit;
 use super::slot::{Found, FoundStage, Refused, Slot};
 use super::{FLUSH_EVERY, Journal, LiveHold};
@@ -85,6 +85,8 @@ pub(super) fn follow_predecessors(folder: &Path, ledger: &Embedded, own: Option<
             Ok(file) => file,
             // Deleted a moment ago: all that stood there is resolved.
             Err(error) if error.kind() == ErrorKind::NotFound => continue,
+            // Whoever recovers tells of it.
+            Err(error) if is_nobodys(&error) => continue,
             Err(_) => {
                 is_whole = false;
                 continue;

@@ -35,6 +35,15 @@ pub(super) fn journals(folder: &Path, extensions: &[&str]) -> io::Result<(Vec<Pa
     Ok((journals, is_whole))
 }
 
+/// Whether what cannot be opened for this is no process' before this one that lives: each makes its journal with the rights of its user, who is
+/// this one's too.
+pub(super) fn is_nobodys(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::PermissionDenied | io::ErrorKind::IsADirectory
+    )
+}
+
 /// The same for who tells of a folder that cannot be listed in the log alone.
 pub(super) fn journals_or_none(folder: &Path, extensions: &[&str]) -> (Vec<PathBuf>, bool) {
     journals(folder, extensions).unwrap_or_else(|error| {

@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use super::file::{EXTENSION, JournalFile, KEPT_EXTENSION};
 pub use super::left::{acknowledged, kept, kept_but, put_aside, waiting};
-use super::listing::journals;
+use super::listing::{is_nobodys, journals};
 use super::slot::{Found, FoundStage, NumberedDebit};
 use super::told::{Recovered, Told, refuse};
 use super::waits::{Places, Waiting};
@@ -95,7 +95,11 @@ fn recover_beside(
         (Vec::new(), false)
     });
     for path in paths.iter().filter(|path| Some(path.as_path()) != own) {
-        match JournalFile::adopt(path) {
+        let adopted = JournalFile::adopt(path);
+        if adopted.is_ok() {
+            told.unopened.remove(path);
+        }
+        match adopted {
             Ok(None) => others_live |= path.exists(),
             Ok(Some(file)) => {
                 report.journals += u64::from(!file.is_kept());
@@ -114,8 +118,11 @@ fn recover_beside(
                 unopened = Some(format!("{}: {error}", path.display()));
             }
             Err(error) => {
-                others_live = true;
-                refuse(&mut report, format!("{}: {error}", path.display()));
+                others_live |= !is_nobodys(&error);
+                // Until it can be opened it is found by each look.
+                if told.unopened.insert(path.clone()) {
+                    refuse(&mut report, format!("{}: {error}", path.display()));
+                }
             }
         }
     }

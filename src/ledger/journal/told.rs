@@ -12,6 +12,8 @@ pub(super) struct Told {
     pub(super) waiting: HashSet<PathBuf>,
     /// Journals with calls of whose keys the store did not say, when it was asked last, whether it has them.
     pub(super) unasked: HashSet<PathBuf>,
+    /// Journals that could not be opened.
+    pub(super) unopened: HashSet<PathBuf>,
 }
 
 impl Told {

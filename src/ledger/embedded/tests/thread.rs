@@ -355,3 +355,32 @@ fn a_stop_waits_ten_seconds_for_another_process_that_writes() {
     rig.store.close();
     assert!((10..25).contains(&began.elapsed().as_secs()), "{:?}", began.elapsed());
 }
+
+/// It was done only once nothing was asked any more: while operators or keyed calls kept the thread busy no debit was written, no place of the
+/// journal became free, and no outage was over.
+#[test]
+fn what_is_due_is_done_while_more_is_asked() {
+    let mut thread = thread();
+    thread.queue(1);
+    let now = crate::clock::monotonic();
+    let long_ago = now.checked_sub(std::time::Duration::from_secs(1)).unwrap();
+    thread.committer.commit_at = Some(long_ago);
+    thread.committer.sync_at = Some(long_ago);
+    let (commands, inbox) = std::sync::mpsc::channel();
+    thread.committer.inbox = inbox;
+    let mut answers = Vec::new();
+    for n in 0..20_000 {
+        let (reply, answer) = tokio::sync::oneshot::channel();
+        let asked = Command::KnownKey(Box::new(keyed("key_x", "a", n)), reply);
+        assert!(commands.send(asked).is_ok());
+        answers.push(answer);
+    }
+    let shared = Arc::clone(&thread.shared);
+    let committer = thread.committer;
+    let runs = std::thread::spawn(move || committer.run());
+    answers.remove(0).blocking_recv().unwrap().unwrap();
+    assert!(shared.queue.lock().unwrap().is_empty());
+    assert_eq!(shared.unsettled(), (0, None));
+    drop(commands);
+    runs.join().unwrap();
+}

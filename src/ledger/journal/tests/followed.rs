@@ -186,6 +186,31 @@ fn a_journal_that_is_gone_keeps_nothing_of_the_others() {
     assert_eq!(upgrade.figures(), (credits("10"), Credits::ZERO));
 }
 
+/// What an operator put there as another user kept what every ended call held until the next start, and was told every two seconds.
+#[test]
+fn what_nobody_here_can_open_keeps_nothing_of_the_others_and_is_told_once() {
+    let mut rig = Rig::new();
+    let released = rig.call(1);
+    let upgrade = Upgrade::of(&mut rig);
+    let folder = rig.folder.path().join(DEAD).with_extension("journal");
+    std::fs::create_dir(&folder).unwrap();
+    released.release();
+    upgrade.store.read_predecessors();
+    assert_eq!(upgrade.figures(), (credits("10"), Credits::ZERO));
+    let looks = |times: usize| {
+        let lines = logged(|| {
+            for _ in 0..times {
+                recover::recover_others(&upgrade.new.journal, &upgrade.new.ledger);
+            }
+        });
+        lines.iter().filter(|line| line.starts_with("ERROR MONEY: ")).count()
+    };
+    assert_eq!(looks(3), 1);
+    std::fs::remove_dir(&folder).unwrap();
+    std::fs::write(&folder, b"").unwrap();
+    assert_eq!(looks(1), 1, "it can be opened, and is no journal");
+}
+
 /// It came to nothing in a process that writes nothing of it any more, and runs on.
 #[test]
 fn a_call_that_is_given_back_after_its_answer_had_begun_holds_nothing_from_then_on() {
