@@ -10,8 +10,8 @@ use crate::clock::Clock;
 use crate::config::{Config, Store};
 use crate::ledger::admin::{AdminOp, RecoverReport};
 use crate::ledger::control::{LedgerAccess, takes_credit};
-use crate::ledger::journal::UnknownKeys;
 use crate::ledger::journal::recover::{acknowledged, put_aside, recover_by_hand, waiting};
+use crate::ledger::journal::{UnknownKeys, follow};
 use crate::ledger::{Ledger, ReceiptFiles, StoreError};
 
 /// How many journals of processes that died wait on this machine. None for a gateway elsewhere, whose folder cannot be seen from here.
@@ -110,7 +110,8 @@ pub(super) fn recover_now(
 }
 
 /// Before a command that takes credit from the embedded ledger of no running gateway: bills what waits in journals, as `tollgate ledger
-/// recover` does. What calls of a gateway that died have used is not in the balance before that, nor held.
+/// recover` does. What calls of a gateway that died have used is not in the balance before that, nor held. One may also run still that has
+/// handed the ledger over to another, which died: what its calls hold is held, and what they owe is taken.
 ///
 /// # Errors
 /// As [`recover_now`].
@@ -118,8 +119,12 @@ pub(super) fn recover_before(op: &AdminOp, access: &LedgerAccess, config: &Confi
     let LedgerAccess::Own(ledger @ Ledger::Embedded(_)) = access else {
         return Ok(()); // A gateway that runs does this by itself; in Redis the calls' holds stand.
     };
-    if takes_credit(op) && waiting(&config.data_dir) > 0 {
+    if !takes_credit(op) {
+        return Ok(());
+    }
+    if waiting(&config.data_dir) > 0 {
         recover_now(config, access, (ledger, UnknownKeys::Wait))?;
     }
+    follow::read_once(&config.data_dir, ledger);
     Ok(())
 }

@@ -1,7 +1,9 @@
 //! What is said of the journals of processes that died, and of the gateway that takes care of them.
 
 use super::*;
+use crate::ledger::Hold;
 use crate::ledger::journal::{Intent, Journal};
+use crate::pure::ids::KeyId;
 use crate::pure::money::{Markup, Pricing, ProviderPrice};
 use crate::pure::request_body::{Endpoint, PromptLimits};
 
@@ -133,11 +135,12 @@ fn an_audit_names_the_files_that_were_put_aside() {
     assert!(text.ends_with(&told), "{text}");
 }
 
-/// Leaves what a gateway that was killed leaves of a call of acme that costs 1.15.
-fn dead_call(place: &Place) {
+/// A gateway's ledger and journal, and a call of acme that holds 2 there.
+fn call(place: &Place) -> (Arc<Embedded>, Arc<Journal>, Hold, KeyId) {
     let (_, key) = place.json("key create --account acme");
     let digest = ApiKey::parse("tg_", key["key"].as_str().unwrap()).unwrap().digest();
-    let ledger = Ledger::Embedded(Embedded::open(&place.ledger(), Clock::System).unwrap());
+    let store = Embedded::open(&place.ledger(), Clock::System).unwrap();
+    let ledger = Ledger::Embedded(Arc::clone(&store));
     let journal = Journal::open(&place.folder.path().join("data"));
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
     let found = runtime.block_on(ledger.authenticate(&digest)).unwrap().unwrap();
@@ -166,7 +169,13 @@ fn dead_call(place: &Place) {
     let entry = journal.begin(&intent, b"{}").unwrap();
     let wanted = reserve_request(id, "2".parse().unwrap());
     let reserved = caller.reserve_journaled(&wanted, entry);
-    let mut hold = runtime.block_on(reserved).unwrap().unwrap();
+    let hold = runtime.block_on(reserved).unwrap().unwrap();
+    (store, journal, hold, caller.key.id.clone())
+}
+
+/// Leaves what a gateway that was killed leaves of a call of acme that costs 1.15.
+fn dead_call(place: &Place) {
+    let (_store, _journal, mut hold, _) = call(place);
     hold.pass(CompletionTokens(10), Some(PromptTokens(3)));
     hold.forget();
 }
@@ -201,5 +210,41 @@ fn a_command_takes_no_credit_that_calls_of_a_dead_gateway_have_used() {
     );
     let (_, taken) = place.json("credits correct acme -9 --reference D");
     assert_eq!(taken["balance"].to_string(), "0.85");
+    assert_eq!(place.json("ledger audit").1["balanced"], true);
+}
+
+/// A gateway that handed its ledger over drains its calls, and the one that took it over is dead: nobody has the ledger, and a command had it
+/// as if nothing were held.
+#[test]
+fn a_command_takes_no_credit_that_calls_of_a_draining_gateway_hold_or_have_used() {
+    let place = Place::new();
+    place.json("account create acme --tier pro");
+    place.json("credits add acme 10 --reference A");
+    let (store, journal, mut hold, key) = call(&place);
+    hold.pass(CompletionTokens(1), Some(PromptTokens(3)));
+    store.hand_over().unwrap();
+    let refused = place.error("credits correct acme -9 --reference B");
+    assert!(refused.contains("-9 is more than is available: 8"), "{refused}");
+    let debit = Debit {
+        model: "a/b".into(),
+        key,
+        usage: Usage {
+            prompt: PromptTokens(3),
+            completion: CompletionTokens(10),
+        },
+        cost: "1.15".parse().unwrap(),
+        held: None,
+        end_user: None,
+        details: None,
+    };
+    hold.settle(debit);
+    let refused = place.error("credits correct acme -9 --reference B");
+    assert!(refused.contains("-9 is more than is available: 8.85"), "{refused}");
+    let (_, taken) = place.json("credits correct acme -8 --reference C");
+    assert_eq!(taken["balance"].to_string(), "0.85");
+    drop((store, journal));
+    place.json("ledger recover");
+    let (_, shown) = place.json("account show acme");
+    assert_eq!(shown["balance"].to_string(), "0.85", "it is taken once");
     assert_eq!(place.json("ledger audit").1["balanced"], true);
 }

@@ -54,6 +54,14 @@ pub(crate) fn hold_for_predecessors(folder: &Path, ledger: &Ledger) {
     }
 }
 
+/// The same in a process that has no journal and has the ledger for a moment; and takes what those calls have come to owe.
+pub(crate) fn read_once(folder: &Path, ledger: &Ledger) {
+    hold_for_predecessors(folder, ledger);
+    if let Some(embedded) = ledger.embedded() {
+        follow_predecessors(folder, embedded, None, &mut Taken::new());
+    }
+}
+
 /// From now on the ledger reads in the journals beside this process' own what has become of the calls of the processes before, whenever a
 /// call would be refused for what they hold, and whenever it is asked to. To be called before the first of their calls asks here.
 pub(crate) fn read_when_asked(journal: &Arc<Journal>, ledger: &Arc<Embedded>) {
