@@ -12,6 +12,7 @@ use super::access::body_memory::BodyOwner;
 use super::admission::Admission;
 use super::billing::capture::Capture;
 use super::billing::closed_call::{ClosedCall, Ending};
+use super::billing::early_end::EarlyEnd;
 use super::billing::extend::Extension;
 use super::billing::meter::Meter;
 use super::billing::settle::Settler;
@@ -76,8 +77,8 @@ pub(super) struct Call {
     pub(super) is_drained: bool,
     /// When the answer's head came, of a call that reasons where nobody sees it.
     pub(super) unseen_since: Option<Instant>,
-    /// The answer was given its end, though the upstream goes on.
-    pub(super) has_early_end: bool,
+    /// Why the answer was given its end, though the upstream goes on.
+    pub(super) early_end: Option<EarlyEnd>,
     /// The provider failed within its stream, as its error event or its end said.
     pub(super) failed_within: bool,
     /// The store is being asked for more than is held.
@@ -190,7 +191,7 @@ impl Ctx {
 
     /// Whether the answer was given its end, though the upstream goes on.
     pub(super) fn has_early_end(&self) -> bool {
-        self.admitted().is_some_and(|call| call.has_early_end)
+        self.admitted().is_some_and(|call| call.early_end.is_some())
     }
 
     /// Whether the upstream refused it, and its words are collected.

@@ -56,7 +56,8 @@ pub enum Outcome {
     UpstreamFailed,
     /// The client went away before the end.
     ClientGone,
-    /// The gateway dropped it: a stop that no longer waited, or a panic.
+    /// The gateway dropped it: a stop that no longer waited, a stream whose account was stopped or had no credit or no ledger any more, or a
+    /// panic.
     #[default]
     Dropped,
 }

@@ -134,6 +134,30 @@ async fn a_running_stream_ends_when_its_account_is_stopped_where_that_is_configu
     }
 }
 
+/// It was billed its whole prompt.
+#[tokio::test]
+async fn a_stream_that_is_ended_before_anything_of_it_was_delivered_costs_nothing() {
+    for redis in stores() {
+        let upstream = Upstream::always(Reply::stream().role().silence()).await;
+        let setup = Setup::over(&upstream).conf(|conf| conf["suspended_streams"] = json!("end"));
+        let gateway = on(setup, redis.as_ref()).start().await;
+        let mut events = gateway.http1.stream("/llm/chat/stream", body("Hello")).await.ok();
+        let mut read = vec![events.next().await.unwrap()];
+        set(&gateway, AccountStatus::Suspended).await;
+        read.extend(within("the end of the stream", events.rest()).await);
+        ends_as_suspended(&read);
+        upstream.hung_up().await;
+        eventually("it is over", async || {
+            let metrics = gateway.metrics();
+            let dropped = metrics.sum("tollgate_requests_total", &[("outcome", "dropped")]);
+            (dropped == Decimal::ONE).then_some(())
+        })
+        .await;
+        assert_eq!(gateway.spent().await, Decimal::ZERO);
+        gateway.check_books().await;
+    }
+}
+
 #[tokio::test]
 async fn a_running_stream_finishes_by_default() {
     for redis in stores() {

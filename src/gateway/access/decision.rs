@@ -306,7 +306,7 @@ async fn admitted(
         client_has_left: false,
         read_on: None,
         unseen_since: None,
-        has_early_end: false,
+        early_end: None,
         failed_within: false,
         extension: None,
         capture,

@@ -127,7 +127,7 @@ fn keep(ctx: &mut Ctx, bytes: Option<&Bytes>, ends: bool) {
         if let Some(bytes) = bytes {
             capture.take(bytes);
         }
-        capture.has_ended |= ends || call.has_early_end;
+        capture.has_ended |= ends || call.early_end.is_some();
     }
 }
 

@@ -16,6 +16,16 @@ pub(in crate::gateway) enum EarlyEnd {
     Stopped(AccountStop),
 }
 
+impl EarlyEnd {
+    /// Whether its client is told of an error: the answer is not there, and nothing is owed where nothing of it was delivered.
+    pub(in crate::gateway) fn is_refusal(self) -> bool {
+        match self {
+            EarlyEnd::Maximum => false,
+            EarlyEnd::NoCredit | EarlyEnd::NoAnswer | EarlyEnd::Stopped(_) => true,
+        }
+    }
+}
+
 impl From<Uncovered> for EarlyEnd {
     fn from(why: Uncovered) -> EarlyEnd {
         match why {

@@ -15,10 +15,18 @@ use crate::pure::error::{ApiError, CreditShortage, DEFAULT_RETRY_AFTER_SECS, Una
 use crate::pure::money::Credits;
 use crate::pure::usage::{CompletionTokens, PromptTokens};
 
-/// Ready once the call's credit is no longer set aside for it: see [`Uncovered`].
+/// Ready once the call's credit is no longer set aside for it: see [`Uncovered`]. Not of an answer that has come to its end, whose report may
+/// follow.
 pub(in crate::gateway) fn poll_uncovered(ctx: &Ctx, context: &mut Context<'_>) -> Poll<()> {
-    match ctx.admitted().and_then(|call| call.admission.as_ref()) {
-        Some(admission) if !ctx.has_early_end() => admission.hold.poll_uncovered(context).map(drop),
+    match ctx.admitted() {
+        Some(Call {
+            admission: Some(admission),
+            early_end: None,
+            answer,
+            ..
+        }) if !matches!(answer, Answer::Metered(meter) if meter.is_at_finish()) => {
+            admission.hold.poll_uncovered(context).map(drop)
+        }
         Some(_) | None => Poll::Pending,
     }
 }
@@ -60,9 +68,10 @@ pub(in crate::gateway) fn keep_within(ctx: &mut Ctx, body: &mut Option<Bytes>) {
         return;
     };
     let end = match (admission.hold.uncovered(), meter.passing(&admission.permit.model().id)) {
+        // What has come to its end is not ended once more: its report would be lost.
+        (Some(_), _) if meter.is_at_finish() => return,
         (Some(why), _) => EarlyEnd::from(why),
         (None, Passing::Within) => return,
-        // What has come to its end is not ended once more: its report would be lost.
         (None, Passing::BeyondClient) if meter.is_at_finish() => return,
         (None, Passing::BeyondClient) => EarlyEnd::Maximum,
         // More could not be billed: what it costs was told.
@@ -79,7 +88,7 @@ pub(in crate::gateway) fn keep_within(ctx: &mut Ctx, body: &mut Option<Bytes>) {
         return;
     };
     append(body, last);
-    call.has_early_end = true;
+    call.early_end = Some(end);
     if let Some(recorder) = call.recorder() {
         recorder.passed(true);
     }

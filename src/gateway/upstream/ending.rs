@@ -4,6 +4,7 @@ use pingora::{Error, ErrorSource, ErrorType};
 
 use crate::clock::monotonic;
 use crate::gateway::billing::closed_call::Ending;
+use crate::gateway::billing::early_end::EarlyEnd;
 use crate::gateway::billing::meter::Meter;
 use crate::gateway::context::Ctx;
 use crate::gateway::transport::deadline::is_stopped;
@@ -15,13 +16,15 @@ pub(in crate::gateway) fn ending(ctx: &Ctx, error: Option<&Error>) -> Ending {
     let is_drained = call.is_some_and(|call| call.is_drained);
     let unseen_since = call.and_then(|call| call.unseen_since);
     let has_failed = call.is_some_and(|call| call.failed_within);
+    let is_refused = call.is_some_and(|call| call.early_end.is_some_and(EarlyEnd::is_refusal));
     let has_last_event = ctx.meter().is_some_and(Meter::has_last_event);
-    match (is_drained, has_failed) {
-        (true, false) => return Ending::Drained,
-        (true, true) => return Ending::DrainFailed,
+    match (is_drained, has_failed, is_refused) {
+        (true, false, false) => return Ending::Drained,
+        (true, ..) => return Ending::DrainFailed,
         // Its client was told so, whatever has come or gone behind that.
-        (false, true) => return Ending::UpstreamFailed,
-        (false, false) => {}
+        (false, true, _) => return Ending::UpstreamFailed,
+        (false, false, true) => return Ending::Stopped,
+        (false, false, false) => {}
     }
     let Some(error) = error else { return Ending::Complete };
     match (error.esource(), unseen_since) {

@@ -179,10 +179,8 @@ fn follow(ctx: &mut Ctx, cause: Cause, error: &Error, clock: &Clock) -> Next {
             if let Some(attempt) = &call.attempt {
                 attempt.candidate.breaker.failed(clock, None);
             }
-            let is_discarded =
-                matches!(&call.answer, Answer::Metered(meter) if !meter.is_stream() && meter.is_gathered());
-            if is_discarded {
-                discard::answer(call);
+            if matches!(&call.answer, Answer::Metered(meter) if !meter.is_stream()) {
+                discard_gathered(call);
             }
             let of_error = || recorder::fault_of(error, true);
             let fault = verdict.map_or_else(of_error, |verdict| recorder::fault_of_status(verdict.status));
@@ -195,6 +193,11 @@ fn follow(ctx: &mut Ctx, cause: Cause, error: &Error, clock: &Clock) -> Next {
         }
         (Next::End, Cause::Uncovered) => {
             call.failure = keep_within::uncovered(call).map(Box::new);
+            discard_gathered(call);
+            Next::End
+        }
+        (Next::End, Cause::Stopped) => {
+            discard_gathered(call);
             Next::End
         }
         (Next::End, Cause::FailedUnread) => {
@@ -202,6 +205,13 @@ fn follow(ctx: &mut Ctx, cause: Cause, error: &Error, clock: &Clock) -> Next {
             Next::End
         }
         (Next::End, _) => Next::End,
+    }
+}
+
+/// Of an answer that began and is gathered its client gets nothing.
+fn discard_gathered(call: &mut Call) {
+    if matches!(&call.answer, Answer::Metered(meter) if meter.is_gathered()) {
+        discard::answer(call);
     }
 }
 

@@ -1,6 +1,7 @@
 //! What is kept of an answer that leaves, when it counts as ended, and what all answers together may take.
 
 use super::*;
+use crate::gateway::billing::early_end::EarlyEnd;
 use crate::gateway::billing::tests::rig::{Books, STREAM, call_of};
 
 /// Of an answer alone, with how much is allocated.
@@ -79,7 +80,7 @@ fn what_leaves_is_kept_once_it_has_ended() {
     assert_eq!(kept(&mut ctx), None, "it has not ended");
 
     let mut ctx = keyed(&books);
-    call_of(&mut ctx).has_early_end = true;
+    call_of(&mut ctx).early_end = Some(EarlyEnd::Maximum);
     leaves(&mut ctx, Some(&one), false);
     assert_eq!(&*kept(&mut ctx).unwrap(), b"one", "the gateway has ended it");
 

@@ -6,9 +6,11 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::config::SuspendedStreams;
+use crate::gateway::billing::closed_call::Ending;
 use crate::gateway::billing::tests::rig::{
     Asked, Books, STREAM, UNBOUNDED, call_of, event, pass, reported, text, thousandths,
 };
+use crate::gateway::upstream::ending::ending;
 use crate::ledger::admin::AdminOp;
 use crate::ledger::admin::accounts::AccountOp;
 use crate::ledger::terms::{AccountStatus, TermsChange};
@@ -66,6 +68,7 @@ fn a_stream_is_ended_at_its_clients_own_maximum() {
     assert!(out.starts_with(&words(20)) && out.contains("\"length\""), "{out}");
     assert!(out.ends_with("data: [DONE]\n\n"), "{out}");
     assert!(ctx.has_early_end());
+    assert_eq!(ending(&ctx, None), Ending::Complete);
     assert_eq!(held(&mut ctx), "1", "a client's maximum is no reason for more");
 }
 
@@ -297,6 +300,25 @@ fn a_stopped_account_ends_its_streams_once_and_says_why() {
     assert!(out.contains(AccountStop::Suspended.message()), "{out}");
     assert!(ctx.has_early_end());
     assert_eq!(poll_uncovered(&ctx, &mut context), Poll::Pending, "it has its end");
+    assert_eq!(ending(&ctx, None), Ending::Stopped);
+}
+
+/// Its report was lost, and with it what nobody sees of an answer.
+#[test]
+fn a_stream_that_has_come_to_its_end_is_not_ended_as_its_account_is_stopped() {
+    let books = Books::with("10");
+    let mut ctx = books.call(1, &STREAM);
+    let stop = "data: {\"choices\":[{\"index\":0,\"delta\":{},\"finish_reason\":\"stop\"}]}\n\n";
+    kept(&mut ctx, &event(" one"));
+    kept(&mut ctx, stop);
+    suspend(&books);
+    let mut context = Context::from_waker(Waker::noop());
+    assert_eq!(poll_uncovered(&ctx, &mut context), Poll::Pending);
+    let report = reported(9, 2, Value::Null);
+    let (_, report) = report.split_once("\n\n").unwrap();
+    let out = kept(&mut ctx, report);
+    assert!(!ctx.has_early_end() && !out.contains("error"), "{out}");
+    assert_eq!(ending(&ctx, None), Ending::Complete);
 }
 
 #[test]

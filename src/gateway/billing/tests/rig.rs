@@ -195,7 +195,7 @@ impl Books {
             read_on: None,
             is_drained: false,
             unseen_since: None,
-            has_early_end: false,
+            early_end: None,
             failed_within: false,
             extension: None,
             capture: None,
