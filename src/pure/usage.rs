@@ -11,7 +11,7 @@ use rust_decimal::Decimal;
 
 pub use self::kinds::TokenKinds;
 use self::report::Disbelief;
-pub use self::report::{Buckets, CompletionFrom, Report};
+pub use self::report::{Buckets, CompletionFrom, Naming, Report};
 pub use self::tokens::{CompletionTokens, Figure, PromptTokens, TOKENS_MAX, Usage};
 
 /// All reports of one answer. Reports are cumulative, so the highest of each side stands, whatever their order.
@@ -19,7 +19,9 @@ pub use self::tokens::{CompletionTokens, Figure, PromptTokens, TOKENS_MAX, Usage
 pub struct Reports {
     /// The most completion tokens that the answer can have.
     completion_max: Option<u64>,
-    completion_from: CompletionFrom,
+    naming: Naming,
+    /// A report said how long what was written to a cache lasts.
+    names_parts: bool,
     prompt: Option<u64>,
     completion: Option<u64>,
     total: Option<u64>,
@@ -39,12 +41,9 @@ impl Reports {
         }
     }
 
-    /// The same of a provider whose reports name its completion so.
-    pub fn naming(self, completion_from: CompletionFrom) -> Reports {
-        Reports {
-            completion_from,
-            ..self
-        }
+    /// The same, read so.
+    pub fn naming(self, naming: Naming) -> Reports {
+        Reports { naming, ..self }
     }
 
     /// The answer may have so many completion tokens now; reports that were not believed before stay so.
@@ -56,7 +55,7 @@ impl Reports {
     /// [`Reports::rejected`] and [`Reports::is_implausible`].
     pub fn add(&mut self, report: Report) -> bool {
         let mut report = report.by_usual_names();
-        if self.completion_from == CompletionFrom::Total {
+        if self.naming.completion_from == CompletionFrom::Total {
             report = report.with_unnamed_reasoning();
         }
         let sides = match report.believed(self.completion_max) {
@@ -72,6 +71,7 @@ impl Reports {
         self.completion = self.completion.max(sides.completion);
         self.total = self.total.max(sides.total);
         self.kinds = self.kinds.highest(report.kinds());
+        self.names_parts |= report.buckets.names_parts();
         self.cost = match report.whole_cost() {
             // What an earlier report named was the fee alone.
             None if report.is_byok => None,
@@ -138,10 +138,13 @@ impl Reports {
 
     /// What kinds of tokens the reports say that `usage` consists of. Reads and writes of a cache that together do not fit in the prompt, sound
     /// and images that do not, and reasoning, sound and images that do not fit in the completion, are not believed: then those tokens are of no such
-    /// kind. Of sound and images of a prompt there are as many as its reads and writes leave: what was read from a cache is counted there.
+    /// kind. [`Naming::hour_writes`] says for how long writes last of which no report does. Of sound and images of a prompt there are as many as its reads and writes leave: what was read from a cache is counted there.
     pub fn kinds(&self, usage: Usage) -> TokenKinds {
         let mut kinds = self.kinds;
         let written = kinds.cache_write.max(kinds.cache_write_1h);
+        if self.naming.hour_writes && !self.names_parts {
+            kinds.cache_write_1h = written;
+        }
         kinds.cache_write = written.saturating_sub(kinds.cache_write_1h);
         if kinds.cache_read.saturating_add(written) > usage.prompt.0 {
             (kinds.cache_read, kinds.cache_write, kinds.cache_write_1h) = (0, 0, 0);

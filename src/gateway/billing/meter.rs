@@ -11,10 +11,11 @@ use super::whole_answer::Whole;
 use crate::pure::bill::Tariff;
 use crate::pure::charge::{Ceiling, Passing};
 use crate::pure::error::{ApiError, STREAM_FAILED, STREAM_WITHOUT_LEDGER, StreamError};
+use crate::pure::prices::CacheWrites;
 use crate::pure::request_body::{RequestBody, ResponseMode};
 use crate::pure::tap::{Forward, Framing, Said, StreamTap, TapOptions, WholeTap};
 use crate::pure::tokens::Encoding;
-use crate::pure::usage::{CompletionFrom, CompletionTokens, PromptTokens};
+use crate::pure::usage::{CompletionFrom, CompletionTokens, Naming, PromptTokens};
 
 mod about_operator;
 mod likely_use;
@@ -56,6 +57,10 @@ impl Meter {
         ceiling: Ceiling,
     ) -> Meter {
         let completion_max = Some(ceiling.completion.0);
+        let naming = Naming {
+            completion_from,
+            hour_writes: body.asks().writes == CacheWrites::Hour,
+        };
         let tap = match body.mode() {
             ResponseMode::Stream => {
                 let options = TapOptions {
@@ -63,13 +68,13 @@ impl Meter {
                     encoding,
                     choices: body.choices(),
                     completion_max,
-                    completion_from,
+                    naming,
                     ..TapOptions::default()
                 };
                 Tap::Stream(StreamTap::new(options))
             }
             ResponseMode::Whole => {
-                let tap = WholeTap::within(encoding, completion_max, completion_from);
+                let tap = WholeTap::within(encoding, completion_max, naming);
                 Tap::Whole(Box::new(Whole::new(tap, body.endpoint())))
             }
         };

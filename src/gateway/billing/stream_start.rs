@@ -3,7 +3,7 @@
 use crate::pure::sse::MARK;
 use crate::pure::tap::WholeTap;
 use crate::pure::tokens::Encoding;
-use crate::pure::usage::CompletionFrom;
+use crate::pure::usage::Naming;
 
 /// What a stream's first bytes have shown.
 pub(super) enum StreamStart {
@@ -41,7 +41,7 @@ impl StreamStart {
             *self = match text.iter().find(|byte| !byte.is_ascii_whitespace()) {
                 None => return false,
                 Some(b'{' | b'[' | b'<') => {
-                    let tap = WholeTap::within(Encoding::O200k, None, CompletionFrom::default());
+                    let tap = WholeTap::within(Encoding::O200k, None, Naming::default());
                     StreamStart::Other(Box::new(tap))
                 }
                 Some(_) => StreamStart::Events,

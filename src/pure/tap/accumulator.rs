@@ -12,7 +12,7 @@ use super::text::{Place, TokenCounter};
 use super::usage_object::Sides;
 use crate::pure::bill::{Tariff, Used};
 use crate::pure::tokens::Encoding;
-use crate::pure::usage::{CompletionFrom, Figure, Report, Reports, Usage};
+use crate::pure::usage::{Figure, Naming, Report, Reports, Usage};
 
 /// The reading of one answer. Reports, text and identity are of the whole answer; [`Seen`] and [`Spans`] are of the
 /// document (an event, or the whole answer) at hand.
@@ -115,10 +115,10 @@ pub(super) enum Choices {
 }
 
 impl Reading {
-    pub(super) fn new(encoding: Encoding, completion_max: Option<u64>, completion_from: CompletionFrom) -> Self {
+    pub(super) fn new(encoding: Encoding, completion_max: Option<u64>, naming: Naming) -> Self {
         Reading {
             counter: TokenCounter::new(encoding),
-            reports: Reports::within(completion_max).naming(completion_from),
+            reports: Reports::within(completion_max).naming(naming),
             identity: Identity::default(),
             finishes: Finishes::default(),
             choice: ChoiceAtHand::default(),
@@ -240,7 +240,8 @@ impl Reading {
     pub(super) fn literal(&mut self, role: Role, text: &[u8]) {
         match role {
             Role::Created if self.identity.created.is_none() => {
-                self.identity.created = std::str::from_utf8(text).ok().and_then(|text| text.parse().ok());
+                let created = std::str::from_utf8(text).ok().and_then(|text| text.parse().ok());
+                self.identity.created = created.filter(|created| *created != 0);
             }
             Role::FinishReason => self.finish(text, b"null"),
             // One that is no number counts as one that is left out, which is the first choice's.
@@ -320,6 +321,7 @@ impl Reading {
             // Some providers say it twice, under both names.
             Role::CacheReadTokens => self.report.cache_read = self.report.cache_read.larger(figure),
             Role::CachedTokens => self.report.cached = figure,
+            Role::ReasoningBeside => self.report.reasoning_beside = figure,
             Role::CacheWriteTokens => self.report.cache_write = self.report.cache_write.larger(figure),
             Role::AudioTokens => self.report.audio = figure,
             Role::ImageTokens => self.report.image = figure,
@@ -354,8 +356,10 @@ fn note_code(code: &mut Option<u16>, text: &[u8]) {
     }
 }
 
+/// The first that says something: Azure's first event, of its filter, has empty ones.
 fn keep_first(slot: &mut Option<String>, text: Option<&[u8]>) {
     if slot.is_none() {
+        let text = text.filter(|text| !text.is_empty());
         *slot = text.and_then(|text| String::from_utf8(text.to_vec()).ok());
     }
 }

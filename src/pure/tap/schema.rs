@@ -83,6 +83,7 @@ pub(super) enum Role {
     CacheReadTokens,
     /// The first of them beside the sides and not among their details.
     CachedTokens,
+    ReasoningBeside,
     CacheWriteTokens,
     AudioTokens,
     ImageTokens,
@@ -174,12 +175,13 @@ impl Node {
                 b"completion_tokens_details" => Role::CompletionDetails,
                 b"prompt_cache_hit_tokens" => Role::CacheReadTokens,
                 b"cached_tokens" => Role::CachedTokens,
+                b"reasoning_tokens" => Role::ReasoningBeside,
                 b"input_tokens" => Role::InputTokens,
                 b"output_tokens" => Role::OutputTokens,
                 b"cache_read_input_tokens" => Role::ReadBucket,
                 b"cache_creation_input_tokens" => Role::WriteBucket,
                 b"cache_creation" => Role::CacheCreation,
-                b"cost" => Role::Cost,
+                b"cost" | b"estimated_cost" => Role::Cost,
                 b"is_byok" => Role::IsByok,
                 b"cost_details" => Role::CostDetails,
                 b"service_tier" => Role::ServiceTier,
@@ -210,6 +212,8 @@ impl Node {
             Node::Cost if key == b"total_cost" => Role::Cost,
             Node::CostDetails if key == b"upstream_inference_cost" => Role::UpstreamCost,
             Node::Groq if key == b"usage" => Role::Usage,
+            // Why a stream was stopped early.
+            Node::Groq if key == b"error" => Role::Error,
             Node::Error if key == b"code" => Role::ErrorCode,
             Node::Audio | Node::Cost | Node::CostDetails | Node::Groq | Node::Error => Role::Skip,
             Node::Wrapper | Node::Choices | Node::Vectors | Node::ToolCalls | Node::Parts(_) | Node::Other => {
@@ -290,6 +294,7 @@ impl Role {
                 | Role::CompletionDetail
                 | Role::CacheReadTokens
                 | Role::CachedTokens
+                | Role::ReasoningBeside
                 | Role::CacheWriteTokens
                 | Role::AudioTokens
                 | Role::ImageTokens

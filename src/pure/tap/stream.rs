@@ -107,7 +107,7 @@ impl StreamTap {
             options,
             framer: Framer::new(),
             scanner: Scanner::new(),
-            reading: Reading::new(options.encoding, options.completion_max, options.completion_from),
+            reading: Reading::new(options.encoding, options.completion_max, options.naming),
             fast_path: FastPath::default(),
             held: Vec::new(),
             released: false,

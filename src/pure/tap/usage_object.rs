@@ -228,9 +228,15 @@ fn is_own_cost(name: &str) -> bool {
 /// The members of an object, with their values as they came.
 type Members = BTreeMap<String, Box<RawValue>>;
 
-/// The names of a provider's own cost; the last is xAI's.
-const OWN_COSTS: [&str; 3] = ["cost", "cost_details", "cost_in_usd_ticks"];
-/// How each of them begins.
-static OWN_COST: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new(b"\"cost"));
+/// The names of a provider's own cost; the last three are those of xAI, DeepInfra and Vercel.
+const OWN_COSTS: [&str; 5] = [
+    "cost",
+    "cost_details",
+    "cost_in_usd_ticks",
+    "estimated_cost",
+    "market_cost",
+];
+/// What stands in each of them.
+static OWN_COST: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new(b"cost"));
 /// What a cost with its details commonly takes.
 const COST_BYTES: usize = 192;

@@ -9,7 +9,7 @@ use crate::pure::bill::{Tariff, Used};
 use crate::pure::error::provider_words::{OPERATOR_STATUS, ProviderWords};
 use crate::pure::sse::MARK;
 use crate::pure::tokens::Encoding;
-use crate::pure::usage::{CompletionFrom, CompletionTokens, Reports, Usage};
+use crate::pure::usage::{CompletionTokens, Naming, Reports, Usage};
 
 /// Reads a whole answer as it passes. It holds back and changes nothing; its memory is bounded whatever the answer's size.
 #[derive(Debug)]
@@ -25,15 +25,15 @@ pub struct WholeTap {
 impl WholeTap {
     /// A tap that counts text with `encoding` when no usage is reported.
     pub fn new(encoding: Encoding) -> Self {
-        WholeTap::within(encoding, None, CompletionFrom::default())
+        WholeTap::within(encoding, None, Naming::default())
     }
 
     /// The same for an answer that can have at most so many completion tokens, over all its choices: a report of more is not believed. Its
     /// provider's reports name them so.
-    pub fn within(encoding: Encoding, completion_max: Option<u64>, completion_from: CompletionFrom) -> Self {
+    pub fn within(encoding: Encoding, completion_max: Option<u64>, naming: Naming) -> Self {
         WholeTap {
             scanner: Scanner::new(),
-            reading: Reading::new(encoding, completion_max, completion_from),
+            reading: Reading::new(encoding, completion_max, naming),
             mark: 0,
             words: Vec::new(),
         }

@@ -29,6 +29,8 @@ pub struct Report {
     pub image: Figure,
     /// `completion_tokens_details.reasoning_tokens`. Part of the completion, unless the total says that it stands beside it.
     pub reasoning: Figure,
+    /// `reasoning_tokens` beside the sides (SGLang reports so): the same, where the details name none.
+    pub reasoning_beside: Figure,
     /// `completion_tokens_details.audio_tokens`.
     pub audio_output: Figure,
     /// `completion_tokens_details.image_tokens`.
@@ -53,6 +55,16 @@ pub enum CompletionFrom {
     /// In the total alone: what it has beyond prompt and completion is reasoning that nothing else names. Google's OpenAI-compatible
     /// address reports so: `{"prompt_tokens":9,"completion_tokens":3,"total_tokens":105}`.
     Total,
+}
+
+/// How the reports of an answer are read.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Naming {
+    /// Where the provider names the completion.
+    pub completion_from: CompletionFrom,
+    /// The request asks for writes to a cache that last an hour. Where no report says which of its writes were for how long, all were: those
+    /// of OpenRouter do not.
+    pub hour_writes: bool,
 }
 
 /// Anthropic's buckets of a usage report. Those of the prompt are disjoint: it is their sum. A report that names its prompt by
@@ -107,6 +119,11 @@ impl Buckets {
         })
     }
 
+    /// Whether it says how long what was written lasts.
+    pub(super) fn names_parts(self) -> bool {
+        (self.write_5m, self.write_1h) != (Figure::Absent, Figure::Absent)
+    }
+
     /// What was written, where only its parts are named.
     fn parts_written(self) -> Figure {
         match (self.write_5m, self.write_1h) {
@@ -148,7 +165,19 @@ impl Report {
         if self.cache_read == Figure::Absent && self.cached.fits(self.prompt.tokens()) {
             self.cache_read = self.cached;
         }
+        if self.reasoning == Figure::Absent && self.is_of_completion(self.reasoning_beside) {
+            self.reasoning = self.reasoning_beside;
+        }
         self
+    }
+
+    /// Whether so much reasoning is part of the completion, or beside it the rest of the total.
+    fn is_of_completion(self, reasoning: Figure) -> bool {
+        let (prompt, completion) = (self.prompt.tokens().unwrap_or(0), self.completion.tokens().unwrap_or(0));
+        let sides = prompt.saturating_add(completion);
+        reasoning.tokens().is_some_and(|reasoning| {
+            reasoning <= completion || self.total.tokens() == Some(sides.saturating_add(reasoning))
+        })
     }
 
     /// The report with the reasoning that only its total has, as a part of the completion.

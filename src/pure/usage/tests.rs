@@ -2,6 +2,8 @@
 
 use super::*;
 
+mod naming;
+
 fn report(prompt: &str, completion: &str, total: &str) -> Reports {
     let mut reports = Reports::default();
     reports.add(Report {
@@ -202,7 +204,10 @@ fn reasoning_that_only_the_total_has_joins_the_completion_where_the_provider_rep
         ..tokens(completion, total, 0)
     };
     let read = |from, max, all: &[Report]| {
-        let mut reports = Reports::within(Some(max)).naming(from);
+        let mut reports = Reports::within(Some(max)).naming(Naming {
+            completion_from: from,
+            ..Naming::default()
+        });
         for report in all {
             reports.add(*report);
         }

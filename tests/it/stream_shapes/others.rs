@@ -83,6 +83,16 @@ pub(super) const SHAPES: &[Shape] = &[
         ..BASE
     },
     Shape {
+        name: "groq: why the stream was stopped early, in its own object",
+        events: &[
+            r#"data: {"id":"g1","object":"chat.completion.chunk","created":1700000000,"model":"llama","choices":[{"index":0,"delta":{"content":"Hi"},"finish_reason":null}],"x_groq":{"id":"r","error":null}}"#,
+            r#"data: {"id":"g1","object":"chat.completion.chunk","created":1700000000,"model":"llama","choices":[{"index":0,"delta":{},"finish_reason":"stop"}],"x_groq":{"id":"r","error":"SECRET over capacity"}}"#,
+        ],
+        texts: &["Hi"],
+        ending: Ending::Error(None),
+        ..BASE
+    },
+    Shape {
         name: "mistral: usage in the last chunk",
         events: &[
             r#"data: {"id":"m1","object":"chat.completion.chunk","created":1700000000,"model":"mistral-small","choices":[{"index":0,"delta":{"role":"assistant","content":""},"finish_reason":null}]}"#,

@@ -1,7 +1,7 @@
 //! How a stream is tapped: what its caller knows of the request.
 
 use crate::pure::tokens::Encoding;
-use crate::pure::usage::CompletionFrom;
+use crate::pure::usage::Naming;
 
 /// How a stream is tapped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -16,8 +16,8 @@ pub struct TapOptions {
     pub choices: u64,
     /// The most completion tokens that the answer can have, over all its choices; none: any report is believed.
     pub completion_max: Option<u64>,
-    /// Where the provider's reports name the completion.
-    pub completion_from: CompletionFrom,
+    /// How the provider's reports are read.
+    pub naming: Naming,
 }
 
 impl Default for TapOptions {
@@ -28,7 +28,7 @@ impl Default for TapOptions {
             encoding: Encoding::default(),
             choices: 1,
             completion_max: None,
-            completion_from: CompletionFrom::default(),
+            naming: Naming::default(),
         }
     }
 }

@@ -199,17 +199,18 @@ fn raw_lines(stream: &[u8]) -> Vec<Vec<u8>> {
 }
 
 fn identify(value: &Value, identity: &mut Identity) {
-    let text = |key: &str| value[key].as_str().map(str::to_owned);
+    let text = |key: &str| value[key].as_str().filter(|text| !text.is_empty()).map(str::to_owned);
+    let created = value["created"].as_u64().filter(|created| *created != 0);
     identity.id = identity.id.take().or_else(|| text("id"));
     identity.model = identity.model.take().or_else(|| text("model"));
-    identity.created = identity.created.take().or_else(|| value["created"].as_u64());
+    identity.created = identity.created.take().or(created);
 }
 
 pub(super) fn is_error(value: &Value) -> bool {
     let falsy = [Value::Null, Value::Bool(false), Value::from(0), Value::from("")];
     let is_said = |error: &Value| !falsy.contains(error);
     let of_choice = choices(value).any(|choice| is_said(&choice["error"]));
-    of_choice || is_said(&value["error"]) || value["object"] == "error"
+    of_choice || is_said(&value["error"]) || is_said(&value["x_groq"]["error"]) || value["object"] == "error"
 }
 
 fn choices(value: &Value) -> impl Iterator<Item = &Value> {
@@ -254,6 +255,7 @@ pub(super) fn report(usage: &Value) -> Report {
             &["accepted_prediction_tokens", "rejected_prediction_tokens"],
         ),
         reasoning: detail("completion_tokens_details", &["reasoning_tokens"]),
+        reasoning_beside: figure("reasoning_tokens"),
         audio_output: detail("completion_tokens_details", &["audio_tokens"]),
         image_output: detail("completion_tokens_details", &["image_tokens"]),
         buckets: Buckets {

@@ -9,7 +9,7 @@ use super::*;
 const SECRET: &str = "0.000777";
 const OWN: &str = concat!(
     r#"{"prompt_tokens":9,"cost":0.000777,"completion_tokens":12,"cost_details":{"x":[0.000777]},"#,
-    r#""cost_in_usd_ticks":"0.000777","c\u006fst":0.000777}"#
+    r#""cost_in_usd_ticks":"0.000777","estimated_cost":0.000777,"market_cost":"0.000777","c\u006fst":0.000777}"#
 );
 
 /// The same usage without a cost of any kind.

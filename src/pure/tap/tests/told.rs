@@ -148,7 +148,9 @@ fn an_event_of_our_own_has_the_first_identity_of_its_stream() {
             "data: {{\"id\":\"{id}\",\"created\":{created},\"model\":\"{id}\",\"choices\":[{{\"delta\":{{\"content\":\"Hi\"}},\"finish_reason\":\"stop\"}}]}}\n\n"
         )
     };
-    let stream = [chunk("one", 1), chunk("two", 2), DONE.to_owned()].concat();
+    // Azure's first event, of its filter.
+    let empty = "data: {\"choices\":[],\"created\":0,\"id\":\"\",\"model\":\"\",\"object\":\"\"}\n\n".to_owned();
+    let stream = [empty, chunk("one", 1), chunk("two", 2), DONE.to_owned()].concat();
     let (out, tap) = call().stream(&[stream.as_bytes()], TapOptions::default());
     let told = r#"data: {"id":"one","object":"chat.completion.chunk","created":1,"model":"one","choices":[],"usage":{"#;
     assert!(out.contains(told), "{out}");
