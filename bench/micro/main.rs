@@ -21,7 +21,7 @@ use tollgate::pure::ids::RequestId;
 use tollgate::pure::limits::Limits;
 use tollgate::pure::money::{Credits, Markup, Pricing, ProviderPrice};
 use tollgate::pure::numbers::{CallNumber, ProducerId};
-use tollgate::pure::request_body::{Edit, Endpoint, FieldRules, MaximumField, RequestBody};
+use tollgate::pure::request_body::{Edit, Endpoint, FieldRules, MaximumField, RequestBody, StreamUsage};
 use tollgate::pure::sse::Framer;
 use tollgate::pure::tap::{Forward, StreamTap, TapOptions, WholeTap};
 use tollgate::pure::time::Timestamp;
@@ -248,6 +248,7 @@ fn body_edit() -> Box<dyn FnMut()> {
             maximum: MaximumField::MaxTokens,
             cap: NonZeroU64::new(100),
             rules: FieldRules::default(),
+            stream_usage: StreamUsage::Ask,
         };
         black_box(body.edit(&edit));
     })

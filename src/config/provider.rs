@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use serde::Deserialize;
 
 use super::{required, variable};
-use crate::pure::request_body::MaximumField;
+use crate::pure::request_body::{MaximumField, StreamUsage};
 use crate::pure::usage::CompletionFrom;
 
 /// An upstream provider.
@@ -36,6 +36,8 @@ pub struct Provider {
     pub completion_from: CompletionFrom,
     /// The field in which it reads the maximum of completion tokens.
     pub maximum_field: MaximumField,
+    /// How it comes to report the usage of a stream.
+    pub stream_usage: StreamUsage,
 }
 
 /// What a call is billed by.
@@ -183,6 +185,8 @@ pub(super) struct RawProvider {
     pub(super) completion_from: Option<CompletionFrom>,
     #[serde(default)]
     pub(super) maximum_field: Option<MaximumField>,
+    #[serde(default)]
+    pub(super) stream_usage: Option<StreamUsage>,
 }
 
 pub(super) fn checked_provider(
@@ -217,6 +221,7 @@ pub(super) fn checked_provider(
         name: name.to_owned(),
         completion_from: raw.completion_from.unwrap_or_else(|| usual_completion(&base_url)),
         maximum_field: raw.maximum_field.unwrap_or_else(|| usual_maximum(&base_url)),
+        stream_usage: raw.stream_usage.unwrap_or_else(|| usual_stream_usage(&base_url)),
         base_url,
         credential,
         on_disconnect: raw.on_disconnect,
@@ -237,21 +242,31 @@ fn usual_completion(url: &BaseUrl) -> CompletionFrom {
     }
 }
 
-/// The reasoning models of OpenAI and Azure OpenAI take only the newer name of the maximum; nearly everyone else reads the older one.
+/// Mistral reports the usage of each stream in its last event, and answers 422 where it is asked to.
+fn usual_stream_usage(url: &BaseUrl) -> StreamUsage {
+    match url.is_within("mistral.ai") {
+        true => StreamUsage::Unasked,
+        false => StreamUsage::Ask,
+    }
+}
+
+/// The reasoning models of OpenAI and Azure OpenAI take only the newer name of the maximum, and at Alibaba the older one does not bound what a
+/// model thinks; nearly everyone else reads the older one.
 fn usual_maximum(url: &BaseUrl) -> MaximumField {
-    match OPENAI_DOMAINS.iter().any(|domain| url.is_within(domain)) {
+    match NEWER_MAXIMUM_DOMAINS.iter().any(|domain| url.is_within(domain)) {
         true => MaximumField::MaxCompletionTokens,
         false => MaximumField::MaxTokens,
     }
 }
 
 /// Where OpenAI's own models are served: `api.openai.com`, `eu.api.openai.com`, `NAME.openai.azure.com`, and the other two names of an
-/// Azure resource.
-const OPENAI_DOMAINS: [&str; 4] = [
+/// Azure resource. And where Alibaba's are: `dashscope.aliyuncs.com`, `NAME.maas.aliyuncs.com` and others.
+const NEWER_MAXIMUM_DOMAINS: [&str; 5] = [
     "openai.com",
     "openai.azure.com",
     "services.ai.azure.com",
     "cognitiveservices.azure.com",
+    "aliyuncs.com",
 ];
 
 fn yes() -> bool {

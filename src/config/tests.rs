@@ -4,8 +4,9 @@ use std::time::Duration;
 
 use super::*;
 use crate::pure::ids::Tier;
-use crate::pure::request_body::MaximumField;
 use crate::pure::usage::CompletionFrom;
+
+mod provider;
 
 fn parse(text: &str) -> Result<Config, ConfigError> {
     Config::parse(Path::new("t.yaml"), text, &|name| {
@@ -95,40 +96,6 @@ fn where_a_provider_names_its_completion_is_said_or_known_by_its_address() {
     );
     let wrong = parse("providers: { p: { base_url: 'https://a.example', completion_from: sum } }");
     assert!(wrong.unwrap_err().to_string().contains("report"));
-}
-
-#[test]
-fn the_field_of_the_maximum_is_said_or_known_by_the_address() {
-    use MaximumField::{MaxCompletionTokens, MaxTokens};
-    let of = |host: &str, said: &str| {
-        let config = parse(&format!(
-            "providers: {{ p: {{ base_url: 'https://{host}/v1'{said} }} }}"
-        ))
-        .unwrap();
-        config.providers["p"].maximum_field
-    };
-    for (host, usual) in [
-        ("api.openai.com", MaxCompletionTokens),
-        ("API.OPENAI.COM", MaxCompletionTokens),
-        ("eu.api.openai.com", MaxCompletionTokens),
-        ("x.openai.azure.com", MaxCompletionTokens),
-        ("X.OpenAI.Azure.com:8443", MaxCompletionTokens),
-        ("x.services.ai.azure.com", MaxCompletionTokens),
-        ("x.cognitiveservices.azure.com", MaxCompletionTokens),
-        ("x.azure.com", MaxTokens),
-        ("notopenai.com", MaxTokens),
-        ("my-openai.azure.com", MaxTokens),
-        ("openai.com.evil.example", MaxTokens),
-        ("openrouter.ai", MaxTokens),
-        ("127.0.0.1:8080", MaxTokens),
-    ] {
-        assert_eq!(of(host, ""), usual, "{host}");
-        let said = of(host, ", maximum_field: max_completion_tokens");
-        assert_eq!(said, MaxCompletionTokens, "{host}");
-        assert_eq!(of(host, ", maximum_field: max_tokens"), MaxTokens, "{host}");
-    }
-    let wrong = parse("providers: { p: { base_url: 'https://a.example', maximum_field: n_predict } }");
-    assert!(wrong.unwrap_err().to_string().contains("max_completion_tokens"));
 }
 
 #[test]

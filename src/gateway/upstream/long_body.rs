@@ -29,13 +29,14 @@ pub(super) async fn conversation(
 /// 500 where it could not be made.
 pub(super) async fn edited(body: &Arc<RequestBody>, edit: &Edit<'_>) -> Result<Bytes, ApiError> {
     let (body, model) = (Arc::clone(body), edit.model.to_owned());
-    let (maximum, cap, rules) = (edit.maximum, edit.cap, edit.rules);
+    let (maximum, cap, rules, stream_usage) = (edit.maximum, edit.cap, edit.rules, edit.stream_usage);
     let make = move || {
         body.edit(&Edit {
             model: &model,
             maximum,
             cap,
             rules,
+            stream_usage,
         })
     };
     elsewhere(&SENDING, make).await
@@ -48,7 +49,7 @@ static SENDING: Semaphore = Semaphore::const_new(2);
 mod tests {
     use super::*;
     use crate::gateway::access::parse::tests::{least, working};
-    use crate::pure::request_body::{Endpoint, FieldRules, MaximumField};
+    use crate::pure::request_body::{Endpoint, FieldRules, MaximumField, StreamUsage};
 
     /// 16 MB of messages of users.
     fn body() -> Arc<RequestBody> {
@@ -73,6 +74,7 @@ mod tests {
             maximum: MaximumField::MaxTokens,
             cap: None,
             rules: FieldRules::default(),
+            stream_usage: StreamUsage::Ask,
         };
         let (expected, there) = least(|| working(|| body.edit(&edit)));
         let (made, here) = least(|| working(|| runtime.block_on(edited(&body, &edit))));

@@ -126,6 +126,7 @@ fn edit_for<'a>(candidate: &'a Candidate, admission: &Admission) -> Edit<'a> {
         maximum: candidate.upstream.provider.maximum_field,
         cap: admission.cap,
         rules: candidate.upstream.parts.rules,
+        stream_usage: candidate.upstream.provider.stream_usage,
     }
 }
 

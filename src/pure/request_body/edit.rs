@@ -8,7 +8,7 @@ use serde::Deserialize;
 use super::members::WITHHELD_MAX;
 use super::scan::{Span, wide};
 use super::text;
-use super::{Endpoint, FieldRules, Maximum, Member, RequestBody, ResponseMode, StreamOptions};
+use super::{Endpoint, FieldRules, Maximum, Member, RequestBody, ResponseMode, UsageOption};
 
 /// What the gateway wants changed on the way to an upstream.
 #[derive(Clone, Copy, Debug)]
@@ -21,6 +21,19 @@ pub struct Edit<'a> {
     pub cap: Option<NonZeroU64>,
     /// Which fields the upstream gets that others do not.
     pub rules: FieldRules,
+    /// How the upstream comes to report the usage of a stream.
+    pub stream_usage: StreamUsage,
+}
+
+/// How an upstream comes to report the usage of a stream.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum StreamUsage {
+    /// It is asked, with `stream_options.include_usage`.
+    #[default]
+    Ask,
+    /// It reports it unasked, and may refuse to be asked: it gets no `stream_options`, the client's own neither.
+    Unasked,
 }
 
 /// The two names that the limit of completion tokens has.
@@ -46,7 +59,8 @@ impl RequestBody {
     /// The body for the upstream.
     ///
     /// - `model` is the edit's.
-    /// - A streamed answer: `stream` is true and `stream_options.include_usage` is true, whatever the client sent.
+    /// - A streamed answer: `stream` is true and `stream_options.include_usage` is true, whatever the client sent; or there are no
+    ///   `stream_options`, as the edit says.
     /// - In a chat, when the client or the edit sets a maximum: the smaller of them stands in the edit's field, and there alone. The
     ///   other spelling is taken out, for an upstream that reads one name may ignore the other, or heed the other first.
     /// - `metadata`, a `store` that is null or false, in a chat `session_id` and `usage`, and refused fields that ask for nothing are taken
@@ -64,9 +78,12 @@ impl RequestBody {
         let mut patch = Patch::new(&self.bytes);
         patch.replace(self.model, &model);
         if self.mode == ResponseMode::Stream {
-            self.edit_stream(&mut patch);
+            self.edit_stream(&mut patch, edit.stream_usage);
         }
         let mut dropped = [None; DROPPED_MAX];
+        if edit.stream_usage == StreamUsage::Unasked {
+            dropped[DROPPED_MAX - 1] = self.stream_options.member;
+        }
         if let Some(digits) = &digits
             && self.endpoint != Endpoint::Embeddings
         {
@@ -105,19 +122,22 @@ impl RequestBody {
         }
     }
 
-    fn edit_stream<'p>(&'p self, patch: &mut Patch<'p>) {
+    fn edit_stream<'p>(&'p self, patch: &mut Patch<'p>, usage: StreamUsage) {
         match self.stream {
             Some(value) => patch.replace(value, "true"),
             None => patch.insert(self.first_member, &["\"stream\":true,"]),
         }
-        match self.stream_options {
-            StreamOptions::Absent => {
+        if usage == StreamUsage::Unasked {
+            return;
+        }
+        match self.stream_options.usage {
+            UsageOption::Absent => {
                 patch.insert(self.first_member, &["\"stream_options\":{\"include_usage\":true},"]);
             }
-            StreamOptions::Null(value) => patch.replace(value, "{\"include_usage\":true}"),
-            StreamOptions::Empty { first_member } => patch.insert(first_member, &["\"include_usage\":true"]),
-            StreamOptions::Others { first_member } => patch.insert(first_member, &["\"include_usage\":true,"]),
-            StreamOptions::IncludeUsage { value, .. } => patch.replace(value, "true"),
+            UsageOption::Null(value) => patch.replace(value, "{\"include_usage\":true}"),
+            UsageOption::Empty { first_member } => patch.insert(first_member, &["\"include_usage\":true"]),
+            UsageOption::Others { first_member } => patch.insert(first_member, &["\"include_usage\":true,"]),
+            UsageOption::IncludeUsage { value, .. } => patch.replace(value, "true"),
         }
     }
 
@@ -272,8 +292,8 @@ impl Digits {
 
 /// Model, stream, stream_options, the five pieces of an inserted maximum, and what is withheld.
 const PIECES_USUAL: usize = 8 + WITHHELD_MAX;
-/// The other spelling of the maximum, and what is withheld.
-const DROPPED_MAX: usize = 1 + WITHHELD_MAX;
+/// The other spelling of the maximum, what is withheld, and `stream_options`.
+const DROPPED_MAX: usize = 2 + WITHHELD_MAX;
 /// Digits of the largest u64.
 const DIGITS_MAX: usize = 20;
 

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use serde_json::Value;
 
 use super::scan::Scanner;
-use super::{BodyError, Edit, Endpoint, FieldRules, MaximumField, RequestBody, ResponseMode};
+use super::{BodyError, Edit, Endpoint, FieldRules, MaximumField, RequestBody, ResponseMode, StreamUsage};
 
 /// Panics when a body is read otherwise than serde_json reads it, or when its edit changes more than it names.
 pub fn fuzz_body(data: &[u8]) {
@@ -57,18 +57,21 @@ fn check_request(data: &[u8], endpoint: Endpoint) {
             maximum: MaximumField::MaxCompletionTokens,
             cap: None,
             rules: FieldRules::default(),
+            stream_usage: StreamUsage::Ask,
         },
         Edit {
             model: "m",
             maximum: MaximumField::MaxTokens,
             cap: Some(NonZeroU64::MIN),
             rules: FieldRules::default(),
+            stream_usage: StreamUsage::Unasked,
         },
         Edit {
             model: "m",
             maximum: MaximumField::MaxCompletionTokens,
             cap: Some(NonZeroU64::MIN),
             rules: allowing_all,
+            stream_usage: StreamUsage::Ask,
         },
     ] {
         let edited = body.edit(&edit);
@@ -91,8 +94,12 @@ fn check_edited(body: &RequestBody, edit: &Edit<'_>, edited: &Bytes, endpoint: E
         again.withheld(edit.rules).iter().all(Option::is_none),
         "a withheld field is sent"
     );
-    if body.mode() == ResponseMode::Stream {
-        assert!(again.asks_usage(), "a stream without usage");
+    match edit.stream_usage {
+        StreamUsage::Ask if body.mode() == ResponseMode::Stream => {
+            assert!(again.asks_usage(), "a stream without usage");
+        }
+        StreamUsage::Ask => {}
+        StreamUsage::Unasked => assert!(again.stream_options.member.is_none(), "a stream is asked for its usage"),
     }
     match edit.cap {
         Some(cap) => {

@@ -73,13 +73,29 @@ pub(super) struct Maximum {
 }
 
 /// What the client wrote as `stream_options`.
-#[derive(Clone, Copy, Debug)]
-pub(super) enum StreamOptions {
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct StreamOptions {
+    /// None where it wrote none.
+    pub(super) member: Option<Member>,
+    pub(super) usage: UsageOption,
+}
+
+/// Where it says whether the usage chunk is wanted, or where that is to be said.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) enum UsageOption {
+    #[default]
     Absent,
     Null(Span),
-    Empty { first_member: u32 },
-    Others { first_member: u32 },
-    IncludeUsage { value: Span, asked: bool },
+    Empty {
+        first_member: u32,
+    },
+    Others {
+        first_member: u32,
+    },
+    IncludeUsage {
+        value: Span,
+        asked: bool,
+    },
 }
 
 /// The members that may be withheld.

@@ -35,13 +35,13 @@ use std::num::NonZeroU64;
 use bytes::Bytes;
 
 pub use conversation::SESSION_CHARS_MAX;
-pub use edit::{Edit, MaximumField};
+pub use edit::{Edit, MaximumField, StreamUsage};
 pub use end_user::EndUserError;
 pub use fields::{FieldRules, UnknownField, other_maxima, refused_fields};
 pub use fuzz::fuzz_body;
 
 use fields::FieldSet;
-use members::{Maximum, Member, Names, Session, StreamOptions};
+use members::{Maximum, Member, Names, Session, StreamOptions, UsageOption};
 use pieces::Piece;
 use prompt::{Prompt, count};
 use reasoning::Reasoning;
@@ -151,7 +151,7 @@ impl RequestBody {
 
     /// Whether the client itself asked for the usage chunk of a stream (`stream_options.include_usage`, or OpenRouter's `usage.include`).
     pub fn asks_usage(&self) -> bool {
-        matches!(self.stream_options, StreamOptions::IncludeUsage { asked: true, .. })
+        matches!(self.stream_options.usage, UsageOption::IncludeUsage { asked: true, .. })
             || self.names.as_deref().is_some_and(|names| names.asks_usage)
     }
 

@@ -123,7 +123,7 @@ impl<'a> Reader<'a> {
             priced: PricedFields::default(),
             model: None,
             stream: None,
-            stream_options: StreamOptions::Absent,
+            stream_options: StreamOptions::default(),
             max_tokens: None,
             max_completion_tokens: None,
             choices: 1,
@@ -195,7 +195,7 @@ impl<'a> Reader<'a> {
                     (Read::Messages, _) => self.read_messages(scan),
                     (Read::Stream, _) => self.read_stream(scan),
                     (Read::StreamOptions, _) => {
-                        self.stream_options = stream_options(scan, self.bytes)?;
+                        self.stream_options = stream_options(scan, self.bytes, key.span)?;
                         Ok(())
                     }
                     (Read::Usage, _) => self.read_usage(scan, key.span),

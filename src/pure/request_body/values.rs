@@ -2,7 +2,7 @@
 
 use std::num::NonZeroU64;
 
-use super::members::StreamOptions;
+use super::members::{Member, StreamOptions, UsageOption};
 use super::scan::{Fault, Kind, Scanner, Span, Value};
 use super::{BodyError, fields, fold, prompt, text};
 
@@ -44,7 +44,18 @@ pub(super) fn positive(
 }
 
 /// Reads `stream_options`: an object or null.
-pub(super) fn stream_options(scan: &mut Scanner<'_>, bytes: &[u8]) -> Result<StreamOptions, Fault> {
+pub(super) fn stream_options(scan: &mut Scanner<'_>, bytes: &[u8], key: Span) -> Result<StreamOptions, Fault> {
+    scan.peek();
+    let start = scan.offset();
+    let usage = usage_option(scan, bytes)?;
+    let value = Span::new(start, scan.offset());
+    Ok(StreamOptions {
+        member: Some(Member { key, value }),
+        usage,
+    })
+}
+
+fn usage_option(scan: &mut Scanner<'_>, bytes: &[u8]) -> Result<UsageOption, Fault> {
     if scan.peek() != Some(b'{') {
         let value = scan.value()?;
         if value.kind != Kind::Null {
@@ -54,25 +65,25 @@ pub(super) fn stream_options(scan: &mut Scanner<'_>, bytes: &[u8]) -> Result<Str
             }
             .into());
         }
-        return Ok(StreamOptions::Null(value.span));
+        return Ok(UsageOption::Null(value.span));
     }
     let mut object = scan.open_object()?;
     let first_member = scan.offset();
-    let mut options = StreamOptions::Empty { first_member };
+    let mut options = UsageOption::Empty { first_member };
     while let Some(key) = scan.next_key(&mut object)? {
         let name = text::name(key, bytes);
         if *name == *b"include_usage" {
-            if let StreamOptions::IncludeUsage { .. } = options {
+            if let UsageOption::IncludeUsage { .. } = options {
                 return Err(BodyError::Duplicate { field: INCLUDE_USAGE }.into());
             }
             let (value, asked) = boolean(scan, INCLUDE_USAGE)?;
-            options = StreamOptions::IncludeUsage { value, asked };
+            options = UsageOption::IncludeUsage { value, asked };
             continue;
         }
         fold::check(&name, &["include_usage"])?;
         scan.value()?;
-        if let StreamOptions::Empty { first_member } = options {
-            options = StreamOptions::Others { first_member };
+        if let UsageOption::Empty { first_member } = options {
+            options = UsageOption::Others { first_member };
         }
     }
     Ok(options)

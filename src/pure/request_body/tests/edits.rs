@@ -17,6 +17,7 @@ pub(super) fn rename(model: &str) -> Edit<'_> {
         maximum: MaximumField::MaxTokens,
         cap: None,
         rules: FieldRules::default(),
+        stream_usage: StreamUsage::Ask,
     }
 }
 
@@ -26,6 +27,7 @@ pub(super) fn cap(tokens: u64, maximum: MaximumField) -> Edit<'static> {
         maximum,
         cap: NonZeroU64::new(tokens),
         rules: FieldRules::default(),
+        stream_usage: StreamUsage::Ask,
     }
 }
 
@@ -115,6 +117,41 @@ fn a_stream_asks_for_usage() {
             &after.replace("BASE", base),
         );
     }
+}
+
+/// What refuses to be asked is not, by the client neither.
+#[test]
+fn who_reports_unasked_gets_no_stream_options() {
+    let base = r#""model":"m","messages":[{}]"#;
+    let edit = || Edit {
+        stream_usage: StreamUsage::Unasked,
+        ..cap(7, MaximumField::MaxTokens)
+    };
+    for (members, after) in [
+        ("", r#"{"stream":true,"max_tokens":7,BASE}"#),
+        (r#","stream_options":null"#, r#"{"stream":true,"max_tokens":7,BASE}"#),
+        (
+            r#", "stream_options" : {} ,"x":1"#,
+            r#"{"stream":true,"max_tokens":7,BASE ,"x":1}"#,
+        ),
+        (
+            r#","stream_options":{"x":{"include_usage":1},"include_usage":true},"max_tokens":9,"max_completion_tokens":3"#,
+            r#"{"stream":true,BASE,"max_tokens":3}"#,
+        ),
+    ] {
+        let after = after.replace("BASE", base);
+        check(Endpoint::ChatStream, &format!("{{{base}{members}}}"), edit(), &after);
+    }
+    let first = format!(r#"{{"stream_options":{{"include_usage":true}},{base}}}"#);
+    check(
+        Endpoint::ChatStream,
+        &first,
+        edit(),
+        &format!(r#"{{"stream":true,"max_tokens":7,{base}}}"#),
+    );
+    // Of a whole answer, too: there it is no field at all.
+    let whole = format!(r#"{{{base},"stream_options":{{"include_usage":true}}}}"#);
+    check(Endpoint::Chat, &whole, edit(), &format!(r#"{{"max_tokens":7,{base}}}"#));
 }
 
 #[test]

@@ -121,17 +121,18 @@ proptest! {
     }
 }
 
-/// An edit: the model, the field of the maximum, the cap, and the fields that the provider's configuration allows.
-type AnyEdit = (String, MaximumField, Option<NonZeroU64>, Vec<&'static str>);
+/// An edit: the model, the field of the maximum, the cap, the fields that the provider's configuration allows, and how it reports usage.
+type AnyEdit = (String, MaximumField, Option<NonZeroU64>, Vec<&'static str>, StreamUsage);
 
 /// The edited body has the members of the original in their order and spelling, but for those that the edit names.
-fn check_edit(text: &str, (model, maximum, cap, allowed): &AnyEdit, endpoint: Endpoint) {
+fn check_edit(text: &str, (model, maximum, cap, allowed, stream_usage): &AnyEdit, endpoint: Endpoint) {
     let body = RequestBody::parse(Bytes::copy_from_slice(text.as_bytes()), endpoint).unwrap();
     let edited = body.edit(&Edit {
         model,
         maximum: *maximum,
         cap: *cap,
         rules: FieldRules::allowing(allowed.iter().copied()).unwrap(),
+        stream_usage: *stream_usage,
     });
     let Members(before) = serde_json::from_str(text).unwrap();
     let Members(after) = serde_json::from_slice(&edited).unwrap();
@@ -160,17 +161,23 @@ fn check_edit(text: &str, (model, maximum, cap, allowed): &AnyEdit, endpoint: En
             .collect()
     };
     assert_eq!(value(&after, "model"), Some(Value::from(model.as_str())));
-    if body.mode() == ResponseMode::Stream {
-        assert_eq!(value(&after, "stream"), Some(Value::from(true)));
-        let mut options = value(&before, "stream_options")
-            .filter(Value::is_object)
-            .unwrap_or_else(|| serde_json::json!({}));
-        options["include_usage"] = Value::from(true);
-        assert_eq!(value(&after, "stream_options"), Some(options));
-    } else {
-        assert_eq!(value(&after, "stream"), value(&before, "stream"));
-        assert_eq!(value(&after, "stream_options"), value(&before, "stream_options"));
-    }
+    let is_unasked = *stream_usage == StreamUsage::Unasked;
+    let is_stream = body.mode() == ResponseMode::Stream;
+    let stream = is_stream
+        .then(|| Value::from(true))
+        .or_else(|| value(&before, "stream"));
+    assert_eq!(value(&after, "stream"), stream);
+    let options = match (is_unasked, is_stream) {
+        (true, _) => None,
+        (false, false) => value(&before, "stream_options"),
+        (false, true) => {
+            let asked = value(&before, "stream_options").filter(Value::is_object);
+            let mut options = asked.unwrap_or_else(|| serde_json::json!({}));
+            options["include_usage"] = Value::from(true);
+            Some(options)
+        }
+    };
+    assert_eq!(value(&after, "stream_options"), options);
     let tokens = |members: &[(String, String)], name| value(members, name).and_then(|value| value.as_u64());
     let names = ["max_tokens", "max_completion_tokens"];
     let asked = names.iter().filter_map(|name| tokens(&before, name)).min();
@@ -191,7 +198,12 @@ fn check_edit(text: &str, (model, maximum, cap, allowed): &AnyEdit, endpoint: En
         }
     }
     let spaces = |text: &[u8]| text.iter().filter(|byte| byte.is_ascii_whitespace()).count();
-    if !both && !is_any_withheld && !model.contains(' ') && !body.model().contains([' ', '\n', '\t', '\r']) {
+    if !both
+        && !is_any_withheld
+        && !is_unasked
+        && !model.contains(' ')
+        && !body.model().contains([' ', '\n', '\t', '\r'])
+    {
         assert_eq!(spaces(text.as_bytes()), spaces(&edited), "white space");
     }
     let asks = |name: &str, member: &str| value(&before, name).is_some_and(|value| value[member] == true);
@@ -228,7 +240,14 @@ fn edit() -> impl Strategy<Value = AnyEdit> {
     let fields = select(vec![MaximumField::MaxTokens, MaximumField::MaxCompletionTokens]);
     let caps = prop_oneof![Just(None), (1_u64..100).prop_map(NonZeroU64::new)];
     let models = prop_oneof![Just("m".to_owned()), "[a-z/:.\"\\\\\u{1}é-]{1,30}"];
-    (models, fields, caps, subsequence(WITHHELD.to_vec(), 0..=WITHHELD.len()))
+    let usage = select(vec![StreamUsage::Ask, StreamUsage::Unasked]);
+    (
+        models,
+        fields,
+        caps,
+        subsequence(WITHHELD.to_vec(), 0..=WITHHELD.len()),
+        usage,
+    )
 }
 
 #[derive(Clone, Copy, Debug)]
