@@ -14,7 +14,6 @@ use std::time::Duration;
 use clap::Subcommand;
 use serde::Serialize;
 
-use self::audit::{Audit, Repaired};
 use self::way::{begins, existing};
 pub(super) use self::way::{new_ledger, open};
 use super::failure::Failure;
@@ -126,11 +125,11 @@ fn here(config: &Config) -> Result<LedgerAccess, Failure> {
 pub(super) fn run(command: &LedgerCommand, config: &Config, format: Format) -> Result<Answer, Failure> {
     match command {
         LedgerCommand::Audit => match ask(config, AdminOp::Audit)? {
-            AdminReply::Audit(report) => Answer::of(&Audit::of(report, config), format),
+            AdminReply::Audit(report) => Answer::of(&audit::Audit::of(report, config), format),
             _ => Err(Failure::wrong_reply()),
         },
         LedgerCommand::Repair => match ask(config, AdminOp::Repair)? {
-            AdminReply::Repaired { findings } => Answer::of(&Repaired::of(findings), format),
+            AdminReply::Repaired { findings } => Answer::of(&audit::Repaired::of(findings), format),
             _ => Err(Failure::wrong_reply()),
         },
         LedgerCommand::Recover { unknown_keys } => {

@@ -70,14 +70,12 @@ impl Audited {
         let within = self.last().map_or(Duration::ZERO, |_| every);
         match found(ledger, clock, (within, every)).await {
             Ok((audit, 0)) => self.keep(audit),
-            // The age of the last whole one grows, and that is an alarm too.
-            Ok((audit, _)) if audit.findings > 0 => {
-                let whole = self.last().map(|audit| audit.at);
-                let since = self.schedule.map_or(audit.at, |schedule| schedule.since);
-                let at = whole.unwrap_or(since);
-                self.keep(Audit { at, ..audit });
-            }
-            Ok(_) => {}
+            // What it found counts; and the age of the last whole one grows, which is an alarm too.
+            Ok((audit, _)) => match (self.last(), self.schedule) {
+                (Some(Audit { at, .. }), _) => self.keep(Audit { at, ..audit }),
+                (None, Some(Schedule { since, .. })) if audit.findings > 0 => self.keep(Audit { at: since, ..audit }),
+                (None, _) => {}
+            },
             Err(error) => log::warn!("the books could not be audited: {error}"),
         }
     }
@@ -158,7 +156,10 @@ async fn below_zero(ledger: &Ledger) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ledger::tests::rig::{Rig, block_on};
+    use crate::ledger::redis::RedisLedger;
+    use crate::ledger::tests::redis_server::RedisServer;
+    use crate::ledger::tests::rig::{NOW, Rig, block_on, caller_of, patient};
+    use crate::pure::limits::LimitOverrides;
 
     const EVERY: Duration = Duration::from_secs(300);
 
@@ -182,6 +183,41 @@ mod tests {
         rig.clock.advance(60_000);
         block_on(audited.audit(&rig.ledger, &rig.clock));
         assert_eq!(audited.gauges(rig.clock.now()), gauges(60, Some(0)), "it failed");
+    }
+
+    /// Findings that were mended were told for as long as one account could not be read.
+    #[test]
+    fn what_an_audit_of_a_part_finds_counts_and_its_age_is_that_of_the_last_whole_one() {
+        let server = RedisServer::start();
+        let clock = Clock::manual(NOW);
+        let store = RedisLedger::connect(&server.url(), patient(clock.clone())).unwrap();
+        let ledger = Ledger::Redis(store);
+        for name in ["acme", "beta"] {
+            caller_of(&ledger, name, "10", LimitOverrides::default());
+        }
+        let audited = Audited::new(EVERY, clock.now());
+        let audits = |findings: u64, age_secs: i64| {
+            server.ask("DEL tg1:audit:found");
+            block_on(audited.audit(&ledger, &clock));
+            assert_eq!(audited.gauges(clock.now()), gauges(age_secs, Some(findings)));
+        };
+        clock.advance(5_000);
+        server.ask("HSET tg1:{beta} used x");
+        block_on(audited.audit(&ledger, &clock));
+        assert_eq!(
+            audited.gauges(clock.now()),
+            gauges(5, None),
+            "nothing is known of the whole"
+        );
+        server.ask("HINCRBY tg1:{acme} avail 7");
+        audits(1, 5);
+        server.ask("HINCRBY tg1:{acme} avail -7");
+        audits(0, 5);
+        server.ask("HSET tg1:{beta} used 0");
+        audits(0, 0);
+        clock.advance(5_000);
+        server.ask("HSET tg1:{beta} used x");
+        audits(0, 5);
     }
 
     #[test]

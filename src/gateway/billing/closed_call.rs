@@ -18,7 +18,7 @@ pub(in crate::gateway) enum Ending {
     ClientGone,
     /// The upstream failed before.
     UpstreamFailed,
-    /// The process stopped before, and no longer waited; or the gateway ended the stream with an error event, for want of credit, or of the
+    /// The process stopped before, and no longer waited; or the gateway ended the answer, a stream with an error event, for want of credit, or of the
     /// ledger, or as its account was stopped. Nobody owes more than had the upstream failed.
     Stopped,
     /// As [`Ending::ClientGone`], of a call that reasons where nobody sees it: so long after its head the answer had not come to its end.

@@ -15,20 +15,23 @@ use crate::pure::error::{ApiError, CreditShortage, DEFAULT_RETRY_AFTER_SECS, Una
 use crate::pure::money::Credits;
 use crate::pure::usage::{CompletionTokens, PromptTokens};
 
-/// Ready once the call's credit is no longer set aside for it: see [`Uncovered`]. Not of an answer that has come to its end, whose report may
-/// follow.
+/// Ready once the call's credit is no longer set aside for it: see [`Uncovered`]. Of an answer that has come to its end, whose report may
+/// follow, only where its hold is gone: that of a stopped account lives until it is settled.
 pub(in crate::gateway) fn poll_uncovered(ctx: &Ctx, context: &mut Context<'_>) -> Poll<()> {
-    match ctx.admitted() {
-        Some(Call {
-            admission: Some(admission),
-            early_end: None,
-            answer,
-            ..
-        }) if !matches!(answer, Answer::Metered(meter) if meter.is_at_finish()) => {
-            admission.hold.poll_uncovered(context).map(drop)
-        }
+    let Some(call) = ctx.admitted() else {
+        return Poll::Pending;
+    };
+    match &call.admission {
+        Some(admission) if call.early_end.is_none() => match admission.hold.poll_uncovered(context) {
+            Poll::Ready(Uncovered::Stopped(_)) if is_at_finish(&call.answer) => Poll::Pending,
+            uncovered => uncovered.map(drop),
+        },
         Some(_) | None => Poll::Pending,
     }
+}
+
+fn is_at_finish(answer: &Answer) -> bool {
+    matches!(answer, Answer::Metered(meter) if meter.is_at_finish())
 }
 
 /// What a client is told whose call was no longer covered before its answer began.
@@ -69,7 +72,7 @@ pub(in crate::gateway) fn keep_within(ctx: &mut Ctx, body: &mut Option<Bytes>) {
     };
     let end = match (admission.hold.uncovered(), meter.passing(&admission.permit.model().id)) {
         // What has come to its end is not ended once more: its report would be lost.
-        (Some(_), _) if meter.is_at_finish() => return,
+        (Some(Uncovered::Stopped(_)), _) if meter.is_at_finish() => return,
         (Some(why), _) => EarlyEnd::from(why),
         (None, Passing::Within) => return,
         (None, Passing::BeyondClient) if meter.is_at_finish() => return,

@@ -7,7 +7,7 @@ use crate::gateway::billing::closed_call::Ending;
 use crate::gateway::billing::early_end::EarlyEnd;
 use crate::gateway::billing::meter::Meter;
 use crate::gateway::context::Ctx;
-use crate::gateway::transport::deadline::is_stopped;
+use crate::gateway::transport::deadline::{is_ended, is_stopped};
 
 /// The ending of the call, by the error that its connections ended with, if there was one.
 pub(in crate::gateway) fn ending(ctx: &Ctx, error: Option<&Error>) -> Ending {
@@ -39,7 +39,8 @@ pub(in crate::gateway) fn ending(ctx: &Ctx, error: Option<&Error>) -> Ending {
         }
         (ErrorSource::Downstream, None) => Ending::ClientGone,
         _ if has_left => Ending::DrainFailed,
-        _ if is_stopped(error) => Ending::Stopped,
+        // Of one that had begun; else its client was refused.
+        _ if is_stopped(error) || is_ended(error) && ctx.meter().is_some() => Ending::Stopped,
         _ => Ending::UpstreamFailed,
     }
 }

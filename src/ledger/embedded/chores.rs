@@ -26,7 +26,8 @@ impl Committer {
                 if !std::mem::replace(&mut self.keys_wait, true) {
                     log::warn!("idempotency keys cannot be written: {error}");
                 }
-                self.keys_at = now.checked_add(RETRY_EVERY);
+                // The try itself may have taken longer than that.
+                self.keys_at = monotonic().checked_add(RETRY_EVERY);
                 false
             }
         }

@@ -52,6 +52,8 @@ pub(super) struct Committer {
     /// When the first of what is not on the disk was committed.
     pub(super) unsynced_since: Option<Timestamp>,
     pub(super) commit_at: Option<Instant>,
+    /// When the thread had last done what was due and late.
+    done_at: Option<Instant>,
     /// When what was committed is brought to the disk, for the case that the machine dies.
     pub(super) sync_at: Option<Instant>,
     /// By what time idempotency keys have expired, and events are too old.
@@ -103,6 +105,7 @@ impl Committer {
             unsynced: Vec::new(),
             unsynced_since: None,
             commit_at: None,
+            done_at: None,
             sync_at: None,
             // What has expired before the start, and what was not written before the ledger was taken back.
             keys_at: Some(crate::clock::monotonic()),
@@ -222,9 +225,14 @@ impl Committer {
 
     /// Does what is due, also while more and more is asked of the thread, which a channel gives before it says that nothing came in time.
     fn do_what_is_late(&mut self) {
-        let late_at = self.due_at().and_then(|at| at.checked_add(LATE_MAX));
+        // What takes its time and fails is due again at once: others have their turn between two tries.
+        let due_at = self
+            .due_at()
+            .map(|at| self.done_at.map_or(at, |done_at| at.max(done_at)));
+        let late_at = due_at.and_then(|at| at.checked_add(LATE_MAX));
         if late_at.is_some_and(|at| at <= crate::clock::monotonic()) {
             self.do_what_is_due();
+            self.done_at = Some(crate::clock::monotonic());
         }
     }
 

@@ -67,6 +67,7 @@ impl Shared {
     /// All names, in order; read only where there are more than this process knows.
     async fn names(&self, link: &Link) -> Result<Arc<Vec<AccountId>>, StoreError> {
         let _reading = self.names.reading.lock().await;
+        let doubts = self.names.doubts();
         for _ in 0..NEWEST_TRIES {
             let known = self.names.get();
             if known.is_empty() {
@@ -84,7 +85,7 @@ impl Shared {
             }
         }
         let names = Arc::new(self.read_names(link).await?);
-        self.names.set(Arc::clone(&names));
+        self.names.set(Arc::clone(&names), doubts);
         Ok(names)
     }
 

@@ -1,6 +1,7 @@
 //! The names of all accounts, in order, as this process knows them: they are a set in Redis, from which nothing is ever taken. So whoever
 //! knows as many as there are knows them all, as long as Redis loses none.
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::pure::ids::AccountId;
@@ -10,6 +11,8 @@ use crate::pure::ids::AccountId;
 pub(super) struct Names {
     /// In their order, without one twice.
     known: Mutex<Arc<Vec<AccountId>>>,
+    /// How often they were doubted.
+    doubts: AtomicU64,
     /// Held while they are read.
     #[expect(
         clippy::disallowed_types,
@@ -23,8 +26,17 @@ impl Names {
         Arc::clone(&self.known.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    pub(super) fn set(&self, names: Arc<Vec<AccountId>>) {
-        *self.known.lock().unwrap_or_else(PoisonError::into_inner) = names;
+    /// How often they were doubted, to be asked before they are read.
+    pub(super) fn doubts(&self) -> u64 {
+        self.doubts.load(Ordering::Acquire)
+    }
+
+    /// They were read, since they were doubted so often. Where they have been doubted meanwhile, they may be those of before.
+    pub(super) fn set(&self, names: Arc<Vec<AccountId>>, doubts: u64) {
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        if self.doubts() == doubts {
+            *known = names;
+        }
     }
 
     /// Adds names that are in Redis. Whether any of them was not known.
@@ -45,7 +57,9 @@ impl Names {
 
     /// A server was restarted or replaced: it may have lost the last names, and as many others may have been made since.
     pub(super) fn doubt(&self) {
-        self.set(Arc::default());
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        self.doubts.fetch_add(1, Ordering::AcqRel);
+        *known = Arc::default();
     }
 
     /// An account was made here.

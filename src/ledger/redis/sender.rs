@@ -65,6 +65,8 @@ pub(super) struct Settler {
     refusals: Refusals,
     /// The servers that were seen to hold the ledger; one more means that the last moments of another may be lost.
     servers: BTreeSet<String>,
+    /// When that was seen last, by the ledger's monotonic clock.
+    replaced_ms: Option<u64>,
     /// The number of the connection that the server was asked on who it is, and when.
     asked: (u64, u64),
     by: EvalMode,
@@ -107,7 +109,9 @@ pub(super) fn run(shared: &Arc<Shared>) {
             .await
             .is_err()
         {
-            log::warn!("Redis was not told how calls under idempotency keys ended: their answers are not kept");
+            log::warn!(
+                "Redis was not told how calls under idempotency keys ended: answers are not kept, and keys of calls that cost nothing stay taken"
+            );
         }
         subscription.abort();
         if let Some(topology) = topology {
@@ -148,6 +152,7 @@ impl Settler {
             missing: Arc::default(),
             refusals: Refusals::default(),
             servers: BTreeSet::new(),
+            replaced_ms: None,
             asked: (0, 0),
             by: EvalMode::Hash,
             sent: None,

@@ -84,6 +84,7 @@ pub(super) enum Role {
     /// The first of them beside the sides and not among their details.
     CachedTokens,
     ReasoningBeside,
+    EstimatedCost,
     CacheWriteTokens,
     AudioTokens,
     ImageTokens,
@@ -181,7 +182,8 @@ impl Node {
                 b"cache_read_input_tokens" => Role::ReadBucket,
                 b"cache_creation_input_tokens" => Role::WriteBucket,
                 b"cache_creation" => Role::CacheCreation,
-                b"cost" | b"estimated_cost" => Role::Cost,
+                b"cost" => Role::Cost,
+                b"estimated_cost" => Role::EstimatedCost,
                 b"is_byok" => Role::IsByok,
                 b"cost_details" => Role::CostDetails,
                 b"service_tier" => Role::ServiceTier,
@@ -197,7 +199,8 @@ impl Node {
                 b"cache_write_tokens" | b"cache_creation_input_tokens" | b"cache_creation_tokens" => {
                     Role::CacheWriteTokens
                 }
-                b"cache_creation" => Role::CacheCreation,
+                // Anthropic's own name, and LiteLLM's.
+                b"cache_creation" | b"cache_creation_token_details" => Role::CacheCreation,
                 b"audio_tokens" => Role::AudioTokens,
                 b"image_tokens" => Role::ImageTokens,
                 _ => Role::Skip,
@@ -308,6 +311,7 @@ impl Role {
                 | Role::Write5mBucket
                 | Role::Write1hBucket
                 | Role::Cost
+                | Role::EstimatedCost
                 | Role::IsByok
                 | Role::UpstreamCost
                 | Role::ServiceTier

@@ -39,6 +39,8 @@ pub struct Report {
     pub buckets: Buckets,
     /// The provider's own cost of the call, in its currency: 0 or more. None where it names none, or one that cannot be.
     pub cost: Option<Decimal>,
+    /// `estimated_cost` (DeepInfra reports so): the same, where there is no other.
+    pub estimated_cost: Option<Decimal>,
     /// `is_byok`: the provider is an aggregator that called the model's own provider with the operator's key. Then its cost is its fee alone.
     pub is_byok: bool,
     /// `cost_details.upstream_inference_cost`: what the model's own provider charges then. As [`Report::cost`].
@@ -236,7 +238,7 @@ impl Report {
     pub(super) fn whole_cost(self) -> Option<Decimal> {
         match self.is_byok {
             true => self.cost?.checked_add(self.upstream_cost?),
-            false => self.cost,
+            false => self.cost.or(self.estimated_cost),
         }
     }
 

@@ -1,6 +1,7 @@
 //! What a command reads of all accounts: usage, audit, repair, recovery.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use super::super::account::{Account, account_keys, keys_of_account, usage_of_key};
 use super::super::audit;
@@ -8,6 +9,7 @@ use super::super::link::Link;
 use super::super::reply;
 use super::super::script;
 use super::super::shared::Shared;
+use crate::clock::monotonic;
 use crate::ledger::admin::{AdminError, AdminReply, AuditFinding, AuditReport, RecoverReport};
 use crate::ledger::query::{KeyedRow, UsageQuery};
 use crate::ledger::{StoreError, UsageRow, clamped};
@@ -19,8 +21,9 @@ use crate::pure::money::Credits;
 struct Silent(BTreeMap<usize, u32>);
 
 impl Silent {
-    fn failed(&mut self, shard: usize, error: &StoreError) {
-        if !matches!(error, StoreError::Corrupt(_)) {
+    /// An account's turn failed and took so long, where an answer may take `at_most`. What fails at once holds up no others.
+    fn failed(&mut self, shard: usize, took: Duration, at_most: Duration) {
+        if took >= at_most / 2 {
             let count = self.0.entry(shard).or_default();
             *count = count.saturating_add(1);
         }
@@ -102,10 +105,11 @@ impl Shared {
                 report.pass_over(&account, "its server has not answered for others");
                 continue;
             }
+            let began = monotonic();
             match self.audit_account(link, &account, &mut report).await {
                 Ok(()) => silent.heard(shard),
                 Err(error) => {
-                    silent.failed(shard, &error);
+                    silent.failed(shard, began.elapsed(), self.options.timeout);
                     report.pass_over(&account, &error.to_string());
                 }
             }
@@ -150,10 +154,11 @@ impl Shared {
                 failed = failed.saturating_add(1);
                 continue;
             }
+            let began = monotonic();
             match self.repair_account(link, &account, &mut findings).await {
                 Ok(()) => silent.heard(shard),
                 Err(error) => {
-                    silent.failed(shard, &error);
+                    silent.failed(shard, began.elapsed(), self.options.timeout);
                     failed = failed.saturating_add(1);
                     first.get_or_insert_with(|| format!("{account}: {error}"));
                 }
@@ -235,19 +240,19 @@ mod tests {
 
     #[test]
     fn a_server_is_given_up_that_does_not_answer_for_one_account_after_another() {
-        let away = StoreError::Unavailable("it does not answer".to_owned());
-        let unreadable = StoreError::Corrupt("a field".to_owned());
+        let at_most = Duration::from_millis(500);
+        let (late, at_once) = (Duration::from_millis(500), Duration::from_millis(3));
         let mut silent = Silent::default();
         for _ in 1..SILENT_MAX {
-            silent.failed(1, &away);
-            silent.failed(2, &unreadable);
+            silent.failed(1, late, at_most);
+            silent.failed(2, at_once, at_most);
         }
         assert!(!silent.is_given_up(1));
         silent.heard(1);
         for _ in 0..SILENT_MAX {
             assert!(!silent.is_given_up(1));
-            silent.failed(1, &away);
-            silent.failed(2, &unreadable);
+            silent.failed(1, late, at_most);
+            silent.failed(2, at_once, at_most);
         }
         assert_eq!([0, 1, 2].map(|shard| silent.is_given_up(shard)), [false, true, false]);
     }

@@ -31,9 +31,11 @@ local function expire_names(keys, name, now)
   for _, over in ipairs(redis.call('ZRANGEBYSCORE', keys.order, '-inf', now, 'LIMIT', 0, 1000)) do forget(keys, over) end
 end
 
--- They live as long as the youngest name can, and never shorter than before: while the clock is behind, a life from now ends too early.
+-- They live as long as the youngest name can. While the clock is behind, a life from now ends too early; one that is longer by more than a month
+-- is of a clock that was ahead.
 local function live(keys)
   for _, key in pairs(keys) do
-    if redis.call('PTTL', key) < 86460000 then redis.call('PEXPIRE', key, 86460000) end
+    local left = redis.call('PTTL', key)
+    if left < 86460000 or left > 2764860000 then redis.call('PEXPIRE', key, 86460000) end
   end
 end

@@ -86,6 +86,7 @@ impl Settler {
             self.shared.cache.doubt_subscription();
         }
         self.shared.names.doubt();
+        self.replaced_ms = Some(self.shared.now_ms());
         let released = self.ring.take_released(|_| true);
         self.release_again(released);
         let again = self.ring.take_all();

@@ -54,7 +54,15 @@ impl Settler {
             let mut connection = connection.clone();
             async move {
                 let renewed = self.renew_some(&mut connection, account, life, ids);
-                tokio::time::timeout(within, renewed).await.ok()
+                let renewed = tokio::time::timeout(within, renewed).await.ok()?;
+                let raised = self.raise_again(&connection, account, (life.0, now), &renewed);
+                if tokio::time::timeout(within, raised).await.is_err() {
+                    log::warn!(
+                        "whether Redis has all holds of {} as they were raised is not known",
+                        account.id()
+                    );
+                }
+                Some(renewed)
             }
         });
         let mut asked = futures::stream::iter(asked).buffer_unordered(RENEWALS_AT_ONCE);
@@ -98,7 +106,6 @@ impl Settler {
         let lives = |id: &&RequestId| !gone.contains(id);
         let renewed: Vec<RequestId> = ids.iter().filter(lives).copied().collect();
         self.shared.holds.renewed(&renewed, now);
-        self.raise_again(connection, account, (ttl_ms, now), &renewed).await;
         for id in gone {
             self.remake(connection, account, (ttl_ms, now), id).await;
         }
@@ -116,8 +123,8 @@ impl Settler {
         }
     }
 
-    /// Raises those of an account's holds again that Redis may have at an earlier amount: a server that lost its last moments has them as they
-    /// were before. The call of one that cannot be raised is ended. What is not answered is asked again by the next renewal.
+    /// Raises those of an account's holds again that a server which was restarted or replaced may have at an earlier amount: it may have lost its
+    /// last moments. The call of one that cannot be raised is ended. What is not answered is asked again by the next renewal.
     async fn raise_again(
         &self,
         connection: &Connection,
@@ -125,10 +132,12 @@ impl Settler {
         (ttl_ms, now): (u64, u64),
         ids: &[RequestId],
     ) {
-        // What is lost was done within the time of a replay; renewals see it three times within a life after that.
+        let Some(replaced_ms) = self.replaced_ms.filter(|at_ms| now.saturating_sub(*at_ms) <= ttl_ms) else {
+            return;
+        };
         let replay_ms = u64::try_from(self.shared.options.replay.as_millis()).unwrap_or(u64::MAX);
-        let since_ms = now.saturating_sub(replay_ms.saturating_add(ttl_ms));
-        let raised = self.shared.holds.raised_since(ids, since_ms);
+        let lost_ms = replaced_ms.saturating_sub(replay_ms)..=replaced_ms;
+        let raised = self.shared.holds.raised_in(ids, &lost_ms);
         let asked = raised.into_iter().map(|(id, hold)| {
             let mut connection = connection.clone();
             async move {

@@ -38,7 +38,7 @@ fn names_are_known_once_and_in_order() {
     let names = Names::default();
     names.add(&account("beta"));
     assert!(names.get().is_empty(), "who knows none reads them all");
-    names.set(Arc::new(accounts(&["beta", "delta"])));
+    names.set(Arc::new(accounts(&["beta", "delta"])), 0);
     for name in ["alpha", "beta", "delta"] {
         names.add(&account(name));
     }
@@ -47,6 +47,12 @@ fn names_are_known_once_and_in_order() {
     let all = accounts(&["alpha", "beta", "delta", "epsilon", "gamma"]);
     assert_eq!(*names.get(), all);
     assert!(!names.learn(accounts(&["gamma", "alpha"])), "they were known");
+    assert_eq!(*names.get(), all);
+    let doubts = names.doubts();
+    names.doubt();
+    names.set(Arc::new(all.clone()), doubts);
+    assert!(names.get().is_empty(), "they were read before");
+    names.set(Arc::new(all.clone()), names.doubts());
     assert_eq!(*names.get(), all);
 }
 

@@ -267,6 +267,7 @@ pub(super) fn report(usage: &Value) -> Report {
             write_1h: detail("cache_creation", &["ephemeral_1h_input_tokens"]),
         },
         cost: None,
+        estimated_cost: None,
         is_byok: false,
         upstream_cost: None,
     }

@@ -7,6 +7,13 @@ use crate::pure::estimate::HoldRange;
 
 const TTL_MS: u64 = 90_000;
 
+/// A settler that has seen at `replaced_ms` that its server was replaced.
+fn after(shared: &Arc<Shared>, replaced_ms: u64) -> Settler {
+    let mut settler = settler(shared);
+    settler.replaced_ms = Some(replaced_ms);
+    settler
+}
+
 /// A hold that Redis has at 2, and this process at 5 since `raised_ms`.
 fn lowered(shared: &Shared, acme: &Arc<Account>, raised_ms: u64) -> Arc<Cover> {
     let held = block_on(shared.try_reserve(&Link::default(), acme, (&request(1, "2"), true), &mut None));
@@ -29,7 +36,7 @@ fn a_hold_is_raised_again_where_redis_has_it_as_it_was_before() {
     let shared = opened(&server);
     let acme = make(&shared, "10");
     let cover = lowered(&shared, &acme, 1_000);
-    let mut settler = settler(&shared);
+    let mut settler = after(&shared, 1_000);
     block_on(settler.renew(TTL_MS / 3 - 1));
     assert_eq!(held(&shared, &acme), credits("2"), "it is not due");
     block_on(settler.renew(TTL_MS / 3));
@@ -44,26 +51,57 @@ fn the_call_of_a_raised_hold_ends_where_its_credit_is_gone() {
     let cover = lowered(&shared, &acme, 1_000);
     let other = block_on(shared.try_reserve(&Link::default(), &acme, (&request(2, "5.1"), true), &mut None));
     other.unwrap().unwrap();
-    block_on(settler(&shared).renew(TTL_MS / 3));
+    block_on(after(&shared, 1_000).renew(TTL_MS / 3));
     assert_eq!(cover.ended(), Some(Uncovered::NoCredit));
     assert!(shared.holds.known(request_id(1)).is_some(), "its settlement closes it");
     assert_eq!(held(&shared, &acme), credits("7.1"));
 }
 
-/// A server that is replaced has lost seconds: what was raised long ago costs a renewal nothing.
+/// A server that is replaced has lost seconds, and a hold is renewed within its life: all else costs a renewal nothing.
 #[test]
-fn what_was_raised_before_anything_can_be_lost_is_not_asked_for() {
+fn only_what_a_replaced_server_may_have_lost_is_asked_for() {
     let server = RedisServer::start();
     let shared = opened(&server);
     let acme = make(&shared, "10");
     let replay_ms = u64::try_from(shared.options.replay.as_millis()).unwrap();
-    let (first_ms, second_ms) = (1_000_000, 1_000_000 + TTL_MS);
-    lowered(&shared, &acme, first_ms - replay_ms - TTL_MS - 1);
-    block_on(settler(&shared).renew(first_ms));
+    let replaced_ms = 1_000_000;
+    let mut now_ms = replaced_ms;
+    lowered(&shared, &acme, 0);
+    let mut renewed = |settler: &mut Settler, raised_ms: u64, later_ms: u64| {
+        shared.holds.extended(request_id(1), credits("5"), raised_ms);
+        now_ms += later_ms;
+        block_on(settler.renew(now_ms));
+        held(&shared, &acme)
+    };
+    assert_eq!(
+        renewed(&mut settler(&shared), replaced_ms, 0),
+        credits("2"),
+        "it was not replaced"
+    );
+    let mut settler = after(&shared, replaced_ms);
+    let oldest_ms = replaced_ms - replay_ms;
+    assert_eq!(
+        renewed(&mut settler, oldest_ms - 1, TTL_MS / 3),
+        credits("2"),
+        "long before"
+    );
+    assert_eq!(
+        renewed(&mut settler, replaced_ms + 1, TTL_MS / 3),
+        credits("2"),
+        "after it"
+    );
+    assert_eq!(renewed(&mut settler, oldest_ms, TTL_MS / 3), credits("5"));
+}
+
+#[test]
+fn holds_are_asked_for_until_each_was_renewed_since() {
+    let server = RedisServer::start();
+    let shared = opened(&server);
+    let acme = make(&shared, "10");
+    lowered(&shared, &acme, 1_000);
+    block_on(after(&shared, 1_000).renew(1_000 + TTL_MS + 1));
     assert_eq!(held(&shared, &acme), credits("2"));
-    let oldest_ms = second_ms - replay_ms - TTL_MS;
-    shared.holds.extended(request_id(1), credits("5"), oldest_ms);
-    block_on(settler(&shared).renew(second_ms));
+    block_on(after(&shared, 1_000 + TTL_MS / 2).renew(1_000 + TTL_MS + 1 + TTL_MS / 3));
     assert_eq!(held(&shared, &acme), credits("5"));
 }
 
@@ -89,7 +127,7 @@ fn a_hold_that_is_higher_in_redis_stays_so() {
         script: Some(&EXTEND),
     };
     block_on(shared.ask(&Link::default(), &call)).unwrap();
-    block_on(settler(&shared).renew(TTL_MS / 3));
+    block_on(after(&shared, 1_000).renew(TTL_MS / 3));
     assert_eq!(held(&shared, &acme), credits("8"));
     assert_eq!(
         shared.holds.known(request_id(1)).map(|hold| hold.amount),

@@ -333,7 +333,7 @@ fn a_server_that_is_replaced_leaves_no_names_known() {
     let shared = opened(&server);
     let mut settler = settler(&shared);
     let known = || shared.names.get().len();
-    shared.names.set(Arc::new(vec!["acme".parse().unwrap()]));
+    shared.names.set(Arc::new(vec!["acme".parse().unwrap()]), 0);
     settler.asked_server("one".to_owned());
     assert_eq!(known(), 1);
     settler.asked_server("another".to_owned());
