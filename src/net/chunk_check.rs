@@ -1,6 +1,6 @@
 //! Refuses what Pingora takes in the framing of a chunked body and others do not: a line end within a chunk's size or extension that is
-//! not CR LF (RFC 9112 section 7.1). Two parties that end such a line differently see two different messages. A size that no body has is
-//! refused, too: Pingora would wait for it. It begins where the head ends, which [`split_head`] finds.
+//! not CR LF (RFC 9112 section 7.1). Two parties that end such a line differently see two different messages; so do two of which one takes a line
+//! without a size for the last. A size that no body has is refused, too: Pingora would wait for it. It begins where the head ends, which [`split_head`] finds.
 
 /// Reads the raw bytes of one chunked body as they come.
 #[derive(Debug)]
@@ -12,6 +12,8 @@ pub(crate) struct ChunkCheck {
 
 #[derive(Clone, Copy, Debug)]
 enum At {
+    /// Before a chunk's size.
+    Begin,
     /// Within a chunk's size, which is this so far.
     Size(u64),
     /// Within its extension.
@@ -24,7 +26,7 @@ enum At {
     Over,
 }
 
-/// A line of the framing ended with something other than CR LF, or says a size beyond [`SIZE_MAX`].
+/// A line of the framing ended with something other than CR LF, or says no size or one beyond [`SIZE_MAX`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Misframed;
 
@@ -32,7 +34,7 @@ impl ChunkCheck {
     /// At the body's first byte.
     pub(crate) fn new() -> ChunkCheck {
         ChunkCheck {
-            at: At::Size(0),
+            at: At::Begin,
             lines: 0,
         }
     }
@@ -40,7 +42,7 @@ impl ChunkCheck {
     /// Looks at the next bytes.
     ///
     /// # Errors
-    /// [`Misframed`] for a line feed without a carriage return, a carriage return without a line feed, or a size that no body has.
+    /// [`Misframed`] for a line feed without a carriage return, a carriage return without a line feed, no size, or one that no body has.
     pub(crate) fn read(&mut self, mut bytes: &[u8]) -> Result<(), Misframed> {
         while let Some((&byte, rest)) = bytes.split_first() {
             if let At::Data(left) = self.at {
@@ -48,13 +50,13 @@ impl ChunkCheck {
                 let skipped = usize::try_from(here).unwrap_or(usize::MAX);
                 bytes = bytes.get(skipped..).unwrap_or_default();
                 self.at = if here == left {
-                    At::Size(0)
+                    At::Begin
                 } else {
                     At::Data(left.saturating_sub(here))
                 };
                 continue;
             }
-            if let At::Size(0) = self.at
+            if let At::Begin = self.at
                 && let Some((size, line)) = usual_line(bytes)
             {
                 bytes = bytes.get(line..).unwrap_or_default();
@@ -106,6 +108,11 @@ impl At {
     /// Where one byte of a line leads.
     fn after(self, byte: u8) -> Result<At, Misframed> {
         Ok(match (self, byte) {
+            // Without a digit it says no size; some take that for 0.
+            (At::Begin, byte) => match char::from(byte).to_digit(16) {
+                Some(digit) => At::Size(u64::from(digit)),
+                None => return Err(Misframed),
+            },
             (At::Size(_) | At::Extension { .. }, b'\n') => return Err(Misframed),
             (At::Size(bytes), b'\r') => At::LineFeed {
                 is_last: bytes == 0,
@@ -191,6 +198,18 @@ mod tests {
             b"5\r\nhello\r\n0;a\n\r\n\r\n",
         ] {
             assert_eq!(check(body), Err(Misframed));
+        }
+    }
+
+    #[test]
+    fn a_line_without_a_size_is_refused() {
+        for line in ["\r\n", ";x\r\n", " \r\n", " 0\r\n", "x\r\n", "-0\r\n"] {
+            assert_eq!(check(line.as_bytes()), Err(Misframed), "{line:?}");
+            assert_eq!(
+                check(format!("5\r\nhello\r\n{line}\r\n").as_bytes()),
+                Err(Misframed),
+                "{line:?}"
+            );
         }
     }
 

@@ -15,9 +15,13 @@ pub(crate) fn client(peer: IpAddr, headers: &HeaderMap, trusted: &[Network]) -> 
         return client;
     }
     let lines = headers.get_all(FORWARDED_FOR).iter().rev();
-    let entries = lines.flat_map(|line| line.to_str().unwrap_or(UNREADABLE).rsplit(','));
+    // Each entry by itself: what a client sends that is no text must not hide what a proxy wrote behind it.
+    let entries = lines.flat_map(|line| line.as_bytes().rsplit(|byte| *byte == b','));
     for entry in entries.take(HOPS_MAX) {
-        let Some(address) = parse(entry.trim()) else { break };
+        let text = std::str::from_utf8(entry).ok();
+        let Some(address) = text.and_then(|text| parse(text.trim())) else {
+            break;
+        };
         client = address.to_canonical();
         if !is_trusted(client) {
             break;
@@ -30,8 +34,8 @@ pub(crate) fn client(peer: IpAddr, headers: &HeaderMap, trusted: &[Network]) -> 
 pub(crate) fn is_over_tls(peer: IpAddr, headers: &HeaderMap, trusted: &[Network]) -> bool {
     let peer = peer.to_canonical();
     let last = headers.get_all(FORWARDED_PROTO).iter().next_back();
-    let entry = last.and_then(|line| line.to_str().ok()?.rsplit(',').next());
-    entry.is_some_and(|entry| entry.trim().eq_ignore_ascii_case("https"))
+    let entry = last.and_then(|line| line.as_bytes().rsplit(|byte| *byte == b',').next());
+    entry.is_some_and(|entry| entry.trim_ascii().eq_ignore_ascii_case(b"https"))
         && trusted.iter().any(|network| network.contains(peer))
 }
 
@@ -69,8 +73,6 @@ fn parse(entry: &str) -> Option<IpAddr> {
 
 const FORWARDED_FOR: &str = "x-forwarded-for";
 const FORWARDED_PROTO: &str = "x-forwarded-proto";
-/// Stands for a line that is no text: no address, so that nothing left of it is believed.
-const UNREADABLE: &str = "?";
 /// Bits of the networks of IPv6 that limits count by.
 const GROUP_BITS: u32 = 64;
 /// Bits of those that one customer may have at most.
@@ -80,12 +82,14 @@ const HOPS_MAX: usize = 32;
 
 #[cfg(test)]
 mod tests {
+    use http::HeaderValue;
+
     use super::*;
 
     fn client_of(peer: &str, lines: &[&str], trusted: &[&str]) -> String {
         let mut headers = HeaderMap::new();
         for line in lines {
-            headers.append(FORWARDED_FOR, line.parse().unwrap());
+            headers.append(FORWARDED_FOR, HeaderValue::from_bytes(line.as_bytes()).unwrap());
         }
         let trusted: Vec<Network> = trusted.iter().map(|text| text.parse().unwrap()).collect();
         client(peer.parse().unwrap(), &headers, &trusted).to_string()
@@ -116,6 +120,15 @@ mod tests {
             ("10.0.0.1", &["203.0.113.9, unknown"], &proxies, "10.0.0.1"),
             ("10.0.0.1", &["203.0.113.9,"], &proxies, "10.0.0.1"),
             ("10.0.0.1", &[""], &proxies, "10.0.0.1"),
+            // The client's own claim is no text, and its proxy has appended to it.
+            ("10.0.0.1", &["\u{e9}, 203.0.113.9"], &proxies, "203.0.113.9"),
+            (
+                "10.0.0.1",
+                &["\u{e9}", "203.0.113.9, 10.0.0.2"],
+                &proxies,
+                "203.0.113.9",
+            ),
+            ("10.0.0.1", &["203.0.113.9, \u{e9}, 10.0.0.2"], &proxies, "10.0.0.2"),
         ] {
             assert_eq!(
                 client_of(peer, lines, trusted),
@@ -134,12 +147,13 @@ mod tests {
             ("10.0.0.1", &["http", "https"], true),
             ("10.0.0.1", &["https, http"], false),
             ("10.0.0.1", &["https", "http"], false),
+            ("10.0.0.1", &["\u{e9}, https"], true),
             ("10.0.0.1", &[], false),
             ("198.51.100.7", &["https"], false),
         ] {
             let mut headers = HeaderMap::new();
             for line in lines {
-                headers.append(FORWARDED_PROTO, line.parse().unwrap());
+                headers.append(FORWARDED_PROTO, HeaderValue::from_bytes(line.as_bytes()).unwrap());
             }
             let is_tls = is_over_tls(peer.parse().unwrap(), &headers, &trusted);
             assert_eq!(is_tls, expected, "{peer} {lines:?}");

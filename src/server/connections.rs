@@ -153,17 +153,28 @@ impl Open {
             return Some(());
         }
         self.look_around();
-        let mut looks = LOOKS;
+        let (mut looks, mut idle_now) = (LOOKS, None);
         while self.all.len() >= most {
-            looks = looks.checked_sub(1)?;
+            let Some(left) = looks.checked_sub(1) else {
+                // All had a request since they were looked at before: it is the one that has waited longest of those that have none now.
+                self.end(idle_now.take()?);
+                continue;
+            };
+            looks = left;
             let number = self.idle.first()?;
-            if self.look(number)
-                && let Some(taken) = self.remove(number)
-            {
-                taken.connection.end();
+            if self.look(number) {
+                self.end(number);
+            } else if idle_now.is_none() && self.all.get(&number).is_some_and(|taken| taken.since.is_some()) {
+                idle_now = Some(number);
             }
         }
         Some(())
+    }
+
+    fn end(&mut self, number: u64) {
+        if let Some(taken) = self.remove(number) {
+            taken.connection.end();
+        }
     }
 
     /// Looks at the next connections, one after another, and from the first again after the last.

@@ -11,8 +11,7 @@ use super::extend::{paid_now, raise};
 use crate::gateway::context::{Answer, Attempt, Call, Ctx, Stage};
 use crate::ledger::Uncovered;
 use crate::pure::charge::Passing;
-use crate::pure::error::{ApiError, CreditShortage, DEFAULT_RETRY_AFTER_SECS, Unavailable};
-use crate::pure::money::Credits;
+use crate::pure::error::{AccountShortage, ApiError, DEFAULT_RETRY_AFTER_SECS, Unavailable};
 use crate::pure::usage::{CompletionTokens, PromptTokens};
 
 /// Ready once the call's credit is no longer set aside for it: see [`Uncovered`]. Of an answer that has come to its end, whose report may
@@ -38,11 +37,10 @@ fn is_at_finish(answer: &Answer) -> bool {
 pub(in crate::gateway) fn uncovered(call: &Call) -> Option<ApiError> {
     let hold = &call.admission.as_ref()?.hold;
     Some(match hold.uncovered()? {
-        Uncovered::NoCredit => ApiError::InsufficientCredits(CreditShortage {
-            available: Credits::ZERO,
-            held: Credits::ZERO,
+        // What the account has is not known here, and no matter of a key that is locked to domains.
+        Uncovered::NoCredit => ApiError::AccountShort(AccountShortage {
+            is_quota: false,
             needed: Some(hold.amount()),
-            affordable_tokens: None,
             in_flight: false,
         }),
         Uncovered::NoAnswer => ApiError::Unavailable {

@@ -169,3 +169,22 @@ async fn a_connection_that_has_to_make_room_is_woken() {
     let ((), other) = tokio::join!(client.place.makes_room(), other);
     assert!(other.is_some());
 }
+
+/// Each had a request since it was looked at before: a new one was refused though nearly all were idle.
+#[test]
+fn one_that_is_idle_makes_room_though_all_that_are_looked_at_had_a_request_meanwhile() {
+    let connections = Arc::new(Connections::default());
+    let total = LOOKS * 4;
+    let come = |number: usize| connect(&connections, &format!("203.0.{}.{}", number / 100, number % 100), total);
+    let clients: Vec<Client> = (0..total).map(|number| come(number).unwrap()).collect();
+    for _ in 0..2 {
+        // The first request of each is waited for since its connection began.
+        clients.iter().for_each(Client::answered);
+        for _ in 0..4 {
+            connections.lock().look_around();
+        }
+    }
+    clients.iter().for_each(Client::answered);
+    assert!(come(total).is_some());
+    assert_eq!(ended(&clients).len(), 1);
+}
