@@ -104,13 +104,15 @@ impl Cache {
         self.read().keys.get(digest).map(|kept| Arc::clone(&kept.known.account))
     }
 
-    /// The key as it was when its server answered last, where that is not too long ago and the subscription is alive, or about to be again.
-    pub(super) fn key_while_away(&self, digest: &KeyDigest, now_ms: u64) -> Option<KnownKey> {
+    /// The key as it was when its server answered last, where that is not too long ago and the subscription is alive, or about to be again; and
+    /// whether it is doubted: it may have been revoked since, unheard.
+    pub(super) fn key_while_away(&self, digest: &KeyDigest, now_ms: u64) -> Option<(KnownKey, bool)> {
         let unheard_ms = now_ms.saturating_sub(self.heard_ms.load(Ordering::Acquire));
         let known = self.read();
         let entry = &known.keys.get(digest)?.known;
         let is_recent = now_ms.saturating_sub(entry.read_ms) < millis(AWAY_AGE_MAX);
-        (unheard_ms < millis(UNHEARD_MAX) && is_recent).then(|| entry.clone())
+        let is_doubted = entry.read_ms <= known.doubted_ms;
+        (unheard_ms < millis(UNHEARD_MAX) && is_recent).then(|| (entry.clone(), is_doubted))
     }
 
     /// To be asked before something is read that will be put.

@@ -52,28 +52,61 @@ impl Shared {
 
     /// A key that is not known, or not for sure: read, or as it was while the master that keeps it is away. In a cluster that need not be the
     /// account's own, whose calls go on then. Nobody can revoke the key there meanwhile.
-    pub(super) async fn key(&self, digest: &KeyDigest) -> Result<Option<KnownKey>, StoreError> {
+    pub(super) async fn key(self: &Arc<Shared>, digest: &KeyDigest) -> Result<Option<KnownKey>, StoreError> {
         if !self.shards.is_cluster() {
             return self.read_key(&self.link(), digest).await;
         }
         self.key_in_cluster(digest).boxed().await
     }
 
-    async fn key_in_cluster(&self, digest: &KeyDigest) -> Result<Option<KnownKey>, StoreError> {
+    async fn key_in_cluster(self: &Arc<Shared>, digest: &KeyDigest) -> Result<Option<KnownKey>, StoreError> {
         let shard = self.shards.of_slot(slot_of(key_name(digest).as_bytes()));
         let link = self.link();
         let known = self.cache.key_while_away(digest, self.now_ms());
-        let Some(known) = known.filter(|known| self.shards.of(&known.account).number != shard.number) else {
+        let Some((known, is_doubted)) =
+            known.filter(|(known, _)| self.shards.of(&known.account).number != shard.number)
+        else {
             return self.read_key(&link, digest).await;
         };
         // Whether the master is back is asked by the ledger's thread: no call of an account of another waits for that.
         if shard.guard.is_open() {
             return Ok(Some(known));
         }
-        match tokio::time::timeout(AWAY_AFTER, self.read_key(&link, digest)).await {
-            Ok(Err(StoreError::Unavailable(_))) | Err(_) => Ok(Some(known)),
-            Ok(read) => read,
+        let (shared, of) = (Arc::clone(self), *digest);
+        let mut reading = Box::pin(async move { shared.read_key(&shared.link(), &of).await });
+        // One that is slow is not away. What may have been revoked is waited for as long as any answer; all else is read on beside its call.
+        let read = match is_doubted {
+            true => Some(reading.await),
+            false => match tokio::time::timeout(AWAY_AFTER, &mut reading).await {
+                Ok(read) => Some(read),
+                Err(_) => {
+                    self.read_on(digest, reading);
+                    None
+                }
+            },
+        };
+        match read {
+            None | Some(Err(StoreError::Unavailable(_))) => Ok(Some(known)),
+            Some(read) => read,
         }
+    }
+
+    /// Goes on with a reading of a key that its call does not wait for.
+    fn read_on(
+        &self,
+        digest: &KeyDigest,
+        reading: impl Future<Output = Result<Option<KnownKey>, StoreError>> + Send + 'static,
+    ) {
+        let Some(permit) = self.cache.read_ahead(digest) else {
+            return;
+        };
+        #[expect(clippy::disallowed_methods, reason = "as that of a key that is read ahead")]
+        drop(tokio::spawn(async move {
+            let _permit = permit;
+            if let Err(error) = reading.await {
+                log::debug!("a key whose server is slow was not read: {error}");
+            }
+        }));
     }
 
     /// Reads a key and its account's facts, and keeps them.

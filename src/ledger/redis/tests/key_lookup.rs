@@ -5,11 +5,11 @@ use std::time::Duration;
 
 use super::{node, parted, patient};
 use crate::ledger::StoreError;
-use crate::ledger::admin::AdminOp;
+use crate::ledger::admin::{AdminOp, KeyRef};
 use crate::ledger::redis::RedisLedger;
 use crate::ledger::redis::cache::KnownKey;
 use crate::ledger::redis::commands::key_id_key;
-use crate::ledger::redis::shared::Shared;
+use crate::ledger::redis::shared::{Shared, key_name};
 use crate::ledger::tests::redis_server::{RedisServer, until};
 use crate::ledger::tests::rig::{block_on, caller_of, key_create, run};
 use crate::pure::ids::{AccountId, ApiKey, KeyDigest, KeyId, Tier};
@@ -100,4 +100,43 @@ fn whether_an_account_has_a_key_is_asked_of_its_own_master_where_the_keys_is_awa
     assert_eq!(has(&acme, &id), Ok(true));
     let unsaid = has(&beta, &id);
     assert!(matches!(unsaid, Err(StoreError::Unavailable(_))), "{unsaid:?}");
+}
+
+/// Its server answers, but later than a call waits for one that is known: a revocation that nobody heard of was not looked for.
+#[test]
+fn a_key_that_may_have_been_revoked_is_waited_for_also_where_its_server_is_slow() {
+    let (first, second) = (RedisServer::start(), RedisServer::start());
+    let digest = ApiKey::from_random("tg_", [96; 32]).digest();
+    let shared = parted(&first, &second, &key_name(&digest));
+    let run = |op| block_on(async { shared.execute(&shared.link(), op).await }).unwrap();
+    run(AdminOp::AccountCreate {
+        account: "acme".parse().unwrap(),
+        tier: Tier::Pro,
+        quota_pico: None,
+        terms: Default::default(),
+    });
+    run(key_create("acme", &digest));
+    let known = block_on(shared.find_key(&digest)).unwrap().unwrap();
+    run(AdminOp::KeyRevoke {
+        key: KeyRef::Id(KeyId::of(&digest)),
+    });
+    let is_revoked = |is_doubted: bool| {
+        put(&shared, digest, &known, ("acme", 0));
+        shared.cache.subscription_lives(shared.now_ms());
+        if is_doubted {
+            shared.cache.doubt_all(shared.now_ms() + 1);
+        }
+        assert_eq!(second.ask("CLIENT PAUSE 400 ALL"), ["+OK"]);
+        let found = block_on(shared.key(&digest)).unwrap().unwrap();
+        found.key.revoked.is_some()
+    };
+    assert!(is_revoked(true));
+    second.ask("CLIENT UNPAUSE");
+    // One that is not doubted is read on beside its call.
+    is_revoked(false);
+    until("it is read", || {
+        block_on(tokio::task::yield_now());
+        let current = shared.cache.key(&digest, shared.now_ms());
+        current.is_some_and(|current| current.known.key.revoked.is_some())
+    });
 }
