@@ -9,8 +9,9 @@ use serde::{Deserialize, Serialize};
 
 use super::admission_breaker::millis;
 use super::link::Link;
+use super::nonce::nonce;
 use super::reply;
-use super::script::PREFIX;
+use super::script::{self, PREFIX};
 use super::shared::Shared;
 use crate::clock::monotonic;
 use crate::ledger::StoreError;
@@ -35,11 +36,12 @@ impl Shared {
         every: Duration,
     ) -> Result<(AuditReport, Duration), AdminError> {
         let began = monotonic();
+        let turn = nonce()?;
         loop {
             if let Some(found) = self.found_lately(link, within).await? {
                 return Ok(found);
             }
-            if self.take_turn(link).await? {
+            if self.take_turn(link, &turn).await? {
                 break;
             }
             if began.elapsed() >= WAIT_MAX {
@@ -52,24 +54,31 @@ impl Shared {
         // The one before may have ended between the two looks.
         let audited = match self.found_lately(link, within).await {
             Ok(Some(found)) => Ok(found),
-            Ok(None) => self.audit_for_all(link, every).await,
+            Ok(None) => self.audit_for_all(link, every, &turn).await,
             Err(error) => Err(error.into()),
         };
-        let mut end = redis::cmd("DEL");
-        end.arg(turn_key());
-        if let Err(error) = self.command(link, end).await {
+        if let Err(error) = self.keep_turn(link, &turn, Duration::ZERO).await {
             log::debug!("the turn to audit ends by itself: {error}");
         }
         audited
     }
 
     /// Audits, and keeps what was found for the others.
-    async fn audit_for_all(&self, link: &Link, every: Duration) -> Result<(AuditReport, Duration), AdminError> {
+    async fn audit_for_all(
+        &self,
+        link: &Link,
+        every: Duration,
+        turn: &str,
+    ) -> Result<(AuditReport, Duration), AdminError> {
         let mut audit = pin!(self.audit(link));
         let report = loop {
             match tokio::time::timeout(TURN / 3, &mut audit).await {
                 Ok(audited) => break audited?,
-                Err(_) => self.keep_turn(link).await,
+                // Where that fails, another gateway may audit as well.
+                Err(_) => match self.keep_turn(link, turn, TURN).await {
+                    Ok(_) => {}
+                    Err(error) => log::debug!("the turn to audit may end: {error}"),
+                },
             }
         };
         // Nobody takes anything else.
@@ -121,19 +130,23 @@ impl Shared {
     }
 
     /// Whether no other gateway audits.
-    async fn take_turn(&self, link: &Link) -> Result<bool, StoreError> {
-        let mut turn = redis::cmd("SET");
-        turn.arg(turn_key()).arg("1").arg("NX").arg("PX").arg(millis(TURN));
-        Ok(self.command(link, turn).await? != Value::Nil)
+    pub(super) async fn take_turn(&self, link: &Link, turn: &str) -> Result<bool, StoreError> {
+        let mut take = redis::cmd("SET");
+        take.arg(turn_key()).arg(turn).arg("NX").arg("PX").arg(millis(TURN));
+        match self.command(link, take).await? {
+            // By another one, or by this one: where an answer is lost, the command is sent again.
+            Value::Nil => self.keep_turn(link, turn, TURN).await,
+            _ => Ok(true),
+        }
     }
 
-    /// Where that fails, another gateway may audit as well.
-    async fn keep_turn(&self, link: &Link) {
-        let mut turn = redis::cmd("SET");
-        turn.arg(turn_key()).arg("1").arg("PX").arg(millis(TURN));
-        if let Err(error) = self.command(link, turn).await {
-            log::debug!("the turn to audit may end: {error}");
-        }
+    /// Has the turn last for so much longer, or end. Whether it is still the one that was taken with this text.
+    pub(super) async fn keep_turn(&self, link: &Link, turn: &str, left: Duration) -> Result<bool, StoreError> {
+        let left = millis(left).to_string();
+        let kept = self
+            .run_script(link, &script::TURN, &[&turn_key()], &[turn, &left])
+            .await?;
+        Ok(reply::integer(&kept)? == 1)
     }
 }
 

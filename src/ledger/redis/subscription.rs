@@ -232,7 +232,7 @@ const PING_EVERY: Duration = Duration::from_millis(200);
 const PING_WITHIN: Duration = Duration::from_millis(400);
 /// How often the map of a cluster is looked at for its server, and how often Sentinels are asked for the master.
 const LOOK_EVERY: Duration = Duration::from_millis(200);
-const ASK_EVERY: Duration = Duration::from_secs(1);
+const ASK_EVERY: Duration = Duration::from_millis(500);
 /// How often maintenance is read where nothing is heard of it, and how soon again where that failed.
 const READ_EVERY: Duration = Duration::from_secs(3);
 const READ_AGAIN: Duration = Duration::from_millis(200);

@@ -5,8 +5,9 @@ use std::time::Duration;
 use super::{node, patient};
 use crate::ledger::Ledger;
 use crate::ledger::admin::{AdminError, AdminOp, AuditReport};
+use crate::ledger::redis::link::Link;
 use crate::ledger::tests::redis_server::RedisServer;
-use crate::ledger::tests::rig::{block_on, caller_of, on_workers, run};
+use crate::ledger::tests::rig::{block_on, caller_of, on_workers, redis_of, run};
 use crate::pure::limits::LimitOverrides;
 
 const EVERY: Duration = Duration::from_secs(300);
@@ -116,4 +117,22 @@ fn accounts_that_cannot_be_read_keep_no_other_from_an_audit_and_a_repair() {
     assert_eq!((report.findings.len(), report.unchecked, age), (0, 14, Duration::ZERO));
     used("0");
     assert!(audited(&ledger).0.is_clean());
+}
+
+/// Its turn has ended, and another has it: it neither lasts longer nor ends by the first.
+#[test]
+fn a_turn_is_kept_and_ended_by_whoever_took_it() {
+    let server = RedisServer::start();
+    let ledger = node(&server, patient());
+    caller_of(&ledger, "acme", "10", LimitOverrides::default());
+    server.ask("SET tg1:audit another PX 60000");
+    let link = Link::default();
+    let shared = &redis_of(&ledger).shared;
+    assert_eq!(block_on(shared.keep_turn(&link, "own", Duration::ZERO)), Ok(false));
+    assert_eq!(server.ask("GET tg1:audit"), ["$7", "another"]);
+    assert_eq!(block_on(shared.keep_turn(&link, "another", Duration::ZERO)), Ok(true));
+    assert_eq!(server.ask("EXISTS tg1:audit"), [":0"]);
+    assert_eq!(block_on(shared.take_turn(&link, "own")), Ok(true));
+    assert_eq!(block_on(shared.take_turn(&link, "own")), Ok(true), "an answer was lost");
+    assert_eq!(block_on(shared.take_turn(&link, "another")), Ok(false));
 }

@@ -16,7 +16,7 @@ use crate::pure::error::{ApiError, KeyFault};
 use crate::pure::ids::AccountId;
 use crate::pure::money::Credits;
 use crate::pure::operator::Role;
-use crate::pure::stripe::{self, Notice, Payment, Refund};
+use crate::pure::stripe::{self, Notice, Payment, Refund, SignatureFault};
 use crate::server::operator::answer::Answer;
 use crate::server::operator::call::{Call, expect, refused};
 use crate::server::operator::shown::Amount;
@@ -44,6 +44,14 @@ pub(in crate::server::operator) async fn hear(call: &Call<'_>) -> Result<Answer,
     })?;
     let signed = stripe::verify(secret, header.unwrap_or_default(), &call.body, call.api.clock().now());
     if let Err(fault) = signed {
+        if fault == SignatureFault::Late {
+            // Stripe signs each try anew.
+            log::error!(
+                "MONEY: a message that Stripe has signed is more than five minutes off this machine's clock, and nothing was credited or taken for it: \
+                 set the clock right"
+            );
+            call.api.admin.telemetry.payments.unassigned();
+        }
         log::warn!("a message to Stripe's hook from {} is refused: {fault}", call.address);
         let most = call.snapshot.config.auth_failures_per_minute;
         return Err(match call.api.throttle.failed(Some(call.address), most) {
