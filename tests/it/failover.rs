@@ -3,6 +3,7 @@
 mod broken_refusals;
 mod operator_refusals;
 mod stream_starts;
+mod stream_usage;
 mod waiting_heads;
 
 use std::time::Duration;

@@ -122,7 +122,7 @@ async fn writes_for_an_hour_are_not_billed_as_writes_for_five_minutes() {
     // Both spellings in one report are one report.
     let usage = json!({ "prompt_tokens": 850, "completion_tokens": 20, "input_tokens": 50, "output_tokens": 20,
         "prompt_tokens_details": { "cached_tokens": 300 }, "cache_read_input_tokens": 300, "cache_creation_input_tokens": 500 });
-    let expected = cost(&[(50, PROMPT), (300, READ), (500, WRITE), (20, COMPLETION)]);
+    let expected = cost(&[(50, PROMPT), (300, READ), (500, WRITE_1H), (20, COMPLETION)]);
     check(&gateway, json!({ "usage": usage }), cached(), expected).await;
 }
 

@@ -156,6 +156,10 @@ async fn a_call_that_is_stopped_before_its_first_event_gets_a_status() {
     let client = gateway.http1.clone();
     let call = tokio::spawn(async move { client.post("/llm/chat", streaming(TWIN)).await });
     main.asked(1).await;
+    // The gateway runs on this test's thread: it has read what its upstream has sent it.
+    for _ in 0..5 {
+        gateway.http1.get("/llm/health").await.ok();
+    }
     let change = TermsChange {
         status: Some(AccountStatus::Suspended),
         ..TermsChange::default()
@@ -169,5 +173,7 @@ async fn a_call_that_is_stopped_before_its_first_event_gets_a_status() {
         .unwrap()
         .error(403, "permission_error");
     assert_eq!(gateway.spent().await, Decimal::ZERO);
+    let discarded = gateway.metrics().sum("tollgate_discarded_answers_total", &[]);
+    assert_eq!(discarded, Decimal::ONE, "its provider may charge for it");
     gateway.check_books().await;
 }

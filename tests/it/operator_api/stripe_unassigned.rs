@@ -3,7 +3,7 @@
 use rust_decimal::Decimal;
 use serde_json::json;
 
-use super::stripe::{COMPLETED, checkout, listens, prepared, send, with_hook, words};
+use super::stripe::{COMPLETED, SECRET, checkout, listens, prepared, send, signature, with_hook, words};
 use super::{Desk, GROUNDS};
 use crate::harness::Upstream;
 
@@ -43,6 +43,18 @@ async fn a_payment_that_is_refused_is_counted_each_time_and_one_that_is_credited
         let before = counted();
         desk.signed(&unreadable).await.error(400, "invalid_request_error");
         assert_eq!(counted(), before + Decimal::ONE, "it cannot be read");
+        // Either clock may be wrong: a message that nobody signed says nothing.
+        let fresh = paid("pi_7", "shop", 700);
+        for (secret, off_seconds, is_counted) in [(SECRET, -400, true), (SECRET, 400, true), ("another", 0, false)] {
+            let before = counted();
+            let signature = signature(secret, desk.seconds() + off_seconds, &fresh);
+            desk.hook(&signature, &fresh).await.error(400, "invalid_request_error");
+            assert_eq!(
+                counted(),
+                before + Decimal::from(u8::from(is_counted)),
+                "{off_seconds} {ground:?}"
+            );
+        }
         let before = counted();
         let closed = json!({ "status": "closed" });
         desk.admin("PATCH", "/v1/accounts/shop", closed).await.done(200);

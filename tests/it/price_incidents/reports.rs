@@ -97,20 +97,47 @@ async fn the_price_of_a_call_is_not_taken_for_one_that_used_nothing() {
 async fn writes_that_the_details_of_the_prompt_name_cost_what_writes_cost() {
     let (_upstream, gateway) = gateway(pricing(), |_| {}).await;
     let usage = |details| json!({ "prompt_tokens": 850, "completion_tokens": 20, "prompt_tokens_details": details });
-    for details in [
-        json!({ "cached_tokens": 300, "cache_creation_input_tokens": 500, "cache_type": "ephemeral",
-            "cache_creation": { "ephemeral_5m_input_tokens": 500 } }),
-        json!({ "cached_tokens": 300, "cache_creation": { "ephemeral_5m_input_tokens": 500 } }),
-        json!({ "cached_tokens": 300, "cache_creation_tokens": 500 }),
-        json!({ "cached_tokens": 300, "cache_write_tokens": 500, "cache_creation_input_tokens": 400 }),
+    for (details, write) in [
+        (
+            json!({ "cached_tokens": 300, "cache_creation_input_tokens": 500, "cache_type": "ephemeral",
+                "cache_creation": { "ephemeral_5m_input_tokens": 500 } }),
+            WRITE,
+        ),
+        (
+            json!({ "cached_tokens": 300, "cache_creation": { "ephemeral_5m_input_tokens": 500 } }),
+            WRITE,
+        ),
+        // How long they last is not said: as was asked.
+        (json!({ "cached_tokens": 300, "cache_creation_tokens": 500 }), WRITE_1H),
+        (
+            json!({ "cached_tokens": 300, "cache_write_tokens": 500, "cache_creation_input_tokens": 400 }),
+            WRITE_1H,
+        ),
     ] {
-        let expected = cost(&[(50, PROMPT), (300, READ), (500, WRITE), (20, COMPLETION)]);
+        let expected = cost(&[(50, PROMPT), (300, READ), (500, write), (20, COMPLETION)]);
         check(&gateway, json!({ "usage": usage(details) }), cached(), expected).await;
     }
     let hour = json!({ "cache_creation_input_tokens": 500,
         "cache_creation": { "ephemeral_5m_input_tokens": 100, "ephemeral_1h_input_tokens": 400 } });
     let expected = cost(&[(350, PROMPT), (100, WRITE), (400, WRITE_1H), (20, COMPLETION)]);
     check(&gateway, json!({ "usage": usage(hour) }), cached(), expected).await;
+}
+
+/// OpenRouter says only how much was written, and LiteLLM has another name for how long it lasts.
+#[tokio::test]
+async fn writes_that_were_asked_for_an_hour_cost_that_unless_the_report_says_otherwise() {
+    let (_upstream, gateway) = gateway(pricing(), |_| {}).await;
+    let for_an_hour = json!({ "cache_control": { "type": "ephemeral", "ttl": "1h" } });
+    let usage = |details| json!({ "prompt_tokens": 850, "completion_tokens": 20, "prompt_tokens_details": details });
+    let unsaid = usage(json!({ "cache_write_tokens": 500 }));
+    let hour = cost(&[(350, PROMPT), (500, WRITE_1H), (20, COMPLETION)]);
+    check(&gateway, json!({ "usage": unsaid }), for_an_hour.clone(), hour).await;
+    for parts in ["cache_creation", "cache_creation_token_details"] {
+        let said = usage(json!({ "cache_creation_tokens": 500,
+            parts: { "ephemeral_5m_input_tokens": 400, "ephemeral_1h_input_tokens": 100 } }));
+        let expected = cost(&[(350, PROMPT), (400, WRITE), (100, WRITE_1H), (20, COMPLETION)]);
+        check(&gateway, json!({ "usage": said }), for_an_hour.clone(), expected).await;
+    }
 }
 
 /// Moonshot names what was read from its cache beside the sides.
