@@ -243,7 +243,7 @@ impl Carried for Tollgate {
     }
 
     fn begins_unfinished(&self, ctx: &mut Self::CTX) {
-        crate::gateway::upstream::response::begins_unfinished(ctx, self.clock());
+        crate::gateway::upstream::response::begins_unfinished(ctx);
     }
 
     fn may_comment(&self, ctx: &Self::CTX) -> bool {

@@ -44,11 +44,14 @@ struct Known {
     ipv4: Vec<SocketAddr>,
 }
 
-/// How many addresses of a host could not be reached for one attempt at a target.
+/// How many addresses of a host could not be reached for one attempt at a target, and where the attempt began among those of each family: calls
+/// beside it take their turns, too, and it tries none twice.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Unreached {
     ipv4: u8,
     ipv6: u8,
+    first_ipv4: Option<u16>,
+    first_ipv6: Option<u16>,
 }
 
 impl Unreached {
@@ -74,6 +77,14 @@ impl Unreached {
             false => self.ipv4,
         };
         usize::from(count)
+    }
+
+    /// Where the attempt began among those of the family of these addresses.
+    fn first_of(&mut self, family: &[SocketAddr]) -> &mut Option<u16> {
+        match family.first().is_some_and(SocketAddr::is_ipv6) {
+            true => &mut self.first_ipv6,
+            false => &mut self.first_ipv4,
+        }
     }
 
     fn all(self) -> usize {
@@ -142,11 +153,21 @@ impl Addresses {
 
     /// The next of the known addresses, in turn; none where all of them that may be tried could not be reached. Those of IPv4 come behind
     /// those of IPv6, until [`Addresses::reached`] knows better.
-    pub(crate) fn pick(&self, unreached: Unreached) -> Option<SocketAddr> {
+    pub(crate) fn pick(&self, unreached: &mut Unreached) -> Option<SocketAddr> {
         let known = self.known.load();
-        let family = self.family(&known, unreached)?;
-        let turn = self.next.fetch_add(1, Ordering::Relaxed).checked_rem(family.len())?;
-        family.get(turn).copied()
+        let family = self.family(&known, *unreached)?;
+        let tried = unreached.of(family);
+        let first = match unreached.first_of(family) {
+            Some(first) => usize::from(*first),
+            slot => {
+                let turn = self.next.fetch_add(1, Ordering::Relaxed).checked_rem(family.len())?;
+                *slot = Some(u16::try_from(turn).unwrap_or(0));
+                turn
+            }
+        };
+        family
+            .get(first.saturating_add(tried).checked_rem(family.len())?)
+            .copied()
     }
 
     /// Whether there is one more to be tried.
@@ -295,13 +316,17 @@ mod tests {
     }
 
     fn unreached(ipv6: u8, ipv4: u8) -> Unreached {
-        Unreached { ipv4, ipv6 }
+        Unreached {
+            ipv4,
+            ipv6,
+            ..Unreached::default()
+        }
     }
 
     /// The addresses that a call tries of which none can be reached, each by whether it is of IPv6.
     fn tried(addresses: &Addresses) -> Vec<bool> {
         let (mut unreached, mut tried) = (Unreached::default(), Vec::new());
-        while let Some(address) = addresses.pick(unreached) {
+        while let Some(address) = addresses.pick(&mut unreached) {
             assert!(addresses.has_another(unreached));
             unreached.note(address.is_ipv6());
             tried.push(address.is_ipv6());
@@ -331,6 +356,24 @@ mod tests {
         }
     }
 
+    /// One took the turn of another, which then tried an address twice that was dead, and none that was not.
+    #[test]
+    fn no_call_tries_an_address_twice_whatever_others_try_meanwhile() {
+        let addresses = Addresses::of("provider.example", 1);
+        addresses.learn(found(&["1.1.1.1:1", "1.1.1.2:1", "1.1.1.3:1"]));
+        for others in 0..4 {
+            let (mut unreached, mut tried) = (Unreached::default(), std::collections::BTreeSet::new());
+            while let Some(address) = addresses.pick(&mut unreached) {
+                assert!(tried.insert(address), "{address} twice beside {others}");
+                unreached.note(address.is_ipv6());
+                for _ in 0..others {
+                    addresses.pick(&mut Unreached::default());
+                }
+            }
+            assert_eq!(tried.len(), 3);
+        }
+    }
+
     #[test]
     fn what_was_reached_comes_first() {
         let addresses = Addresses::of("provider.example", 1);
@@ -338,7 +381,7 @@ mod tests {
         addresses.reached(false);
         assert_eq!(tried(&addresses), [false, false, true]);
         // A call that began before goes on with those that it has not tried.
-        assert!(addresses.pick(unreached(2, 0)).unwrap().is_ipv4());
+        assert!(addresses.pick(&mut unreached(2, 0)).unwrap().is_ipv4());
         addresses.reached(true);
         assert_eq!(tried(&addresses), [true, true, false]);
 

@@ -1,14 +1,16 @@
 //! Audits the books from time to time, on a thread of its own, so that a mistake in them is an alarm and not a surprise. Of several gateways on
 //! one Redis one audits, and all of them tell what it found.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
 use crate::clock::Clock;
 use crate::ledger::Ledger;
 use crate::ledger::admin::events::EventOp;
-use crate::ledger::admin::{AdminError, AdminOp, AdminReply};
+use crate::ledger::admin::{AdminError, AdminOp, AdminReply, AuditReport};
 use crate::ledger::events::unbalanced;
+use crate::pure::ids::AccountId;
 use crate::pure::money::Credits;
 use crate::pure::time::Timestamp;
 use crate::telemetry::exposition::AuditGauges;
@@ -19,6 +21,8 @@ pub(crate) struct Audited {
     /// None where they are not audited.
     schedule: Option<Schedule>,
     last: Mutex<Option<Audit>>,
+    /// How many findings each account has that does not balance.
+    found: Mutex<BTreeMap<AccountId, u64>>,
 }
 
 /// How often the books are audited, and since when.
@@ -44,6 +48,7 @@ impl Audited {
         Audited {
             schedule: Some(schedule).filter(|schedule| !schedule.every.is_zero()),
             last: Mutex::default(),
+            found: Mutex::default(),
         }
     }
 
@@ -69,19 +74,32 @@ impl Audited {
         // A process that starts looks for itself: its ledger may have been restored meanwhile.
         let within = self.last().map_or(Duration::ZERO, |_| every);
         match found(ledger, clock, (within, every)).await {
-            Ok((audit, 0)) => self.keep(audit),
-            // What it found counts; and the age of the last whole one grows, which is an alarm too.
-            Ok((audit, _)) => match (self.last(), self.schedule) {
-                (Some(Audit { at, .. }), _) => self.keep(Audit { at, ..audit }),
-                (None, Some(Schedule { since, .. })) if audit.findings > 0 => self.keep(Audit { at: since, ..audit }),
-                (None, _) => {}
-            },
+            Ok((audit, report)) => self.keep(audit, &report),
             Err(error) => log::warn!("the books could not be audited: {error}"),
         }
     }
 
-    fn keep(&self, audit: Audit) {
-        *self.last.lock().unwrap_or_else(PoisonError::into_inner) = Some(audit);
+    /// Findings count until their account is checked again. Of an audit that has passed some over, the age is that of the last whole one: it
+    /// grows, and that is an alarm too.
+    fn keep(&self, audit: Audit, report: &AuditReport) {
+        let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        let passed_over: BTreeSet<&AccountId> = report.passed_over.iter().collect();
+        let mut found = self.found.lock().unwrap_or_else(PoisonError::into_inner);
+        found.retain(|account, _| passed_over.contains(account));
+        for finding in &report.findings {
+            let count: &mut u64 = found.entry(finding.account.clone()).or_default();
+            *count = count.saturating_add(1);
+        }
+        let findings = found.values().fold(0, |sum: u64, count| sum.saturating_add(*count));
+        let since = self.schedule.map(|schedule| schedule.since);
+        let at = match (report.unchecked, last.map(|last| last.at).or(since)) {
+            (0, _) | (_, None) => audit.at,
+            (_, Some(at)) => at,
+        };
+        // Before a whole one nothing is known, unless it is that something is wrong.
+        if report.unchecked == 0 || findings > 0 || last.is_some() {
+            *last = Some(Audit { at, findings, ..audit });
+        }
     }
 
     /// Audits the books as often as they are to be, the first time at once, until nobody wants to know.
@@ -103,18 +121,18 @@ impl Audited {
     }
 }
 
-/// What an audit found, and how many accounts it could not check.
+/// Audits the books, and tells of what does not balance.
 async fn found(
     ledger: &Ledger,
     clock: &Clock,
     (within, every): (Duration, Duration),
-) -> Result<(Audit, u64), AdminError> {
+) -> Result<(Audit, AuditReport), AdminError> {
     let (report, age) = ledger.audit_in_turn(within, every).await?;
     let at = clock
         .now()
         .plus_millis(-i64::try_from(age.as_millis()).unwrap_or(i64::MAX));
-    let findings = report.findings;
-    for finding in &findings {
+    let findings = &report.findings;
+    for finding in findings {
         let (account, rule) = (&finding.account, &finding.rule);
         let (expected, found) = (finding.expected, finding.found);
         log::error!("MONEY: the books of {account} do not balance: {rule}: {expected} expected, {found} found");
@@ -126,7 +144,7 @@ async fn found(
         );
     }
     if !findings.is_empty() {
-        let event = unbalanced(&findings, clock.now());
+        let event = unbalanced(findings, clock.now());
         if let Err(error) = ledger.run(AdminOp::Event(EventOp::Raise(event))).await {
             log::warn!("no event tells of it: {error}");
         }
@@ -136,7 +154,7 @@ async fn found(
         findings: u64::try_from(findings.len()).unwrap_or(u64::MAX),
         below_zero: below_zero(ledger).await,
     };
-    Ok((audit, report.unchecked))
+    Ok((audit, report))
 }
 
 /// How many accounts have a balance below zero. None where that is not known.
@@ -215,9 +233,20 @@ mod tests {
         audits(0, 5);
         server.ask("HSET tg1:{beta} used 0");
         audits(0, 0);
+        // Those of an account that cannot be read any more stay, and those of others go when they are mended.
+        clock.advance(5_000);
+        for name in ["acme", "beta"] {
+            server.ask(&format!("HINCRBY tg1:{{{name}}} avail 7"));
+        }
+        audits(2, 0);
         clock.advance(5_000);
         server.ask("HSET tg1:{beta} used x");
-        audits(0, 5);
+        audits(2, 5);
+        server.ask("HINCRBY tg1:{acme} avail -7");
+        audits(1, 5);
+        server.ask("HSET tg1:{beta} used 0");
+        server.ask("HINCRBY tg1:{beta} avail -7");
+        audits(0, 0);
     }
 
     #[test]

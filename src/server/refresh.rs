@@ -167,7 +167,7 @@ async fn connected(upstream: &Upstream) -> Result<HttpSession<()>, String> {
     let (connector, addresses) = (Connector::new(None), &upstream.host.addresses);
     let mut failed = format!("{} has no known address", upstream.provider.name);
     let mut unreached = Unreached::default();
-    while let Some(address) = addresses.pick(unreached) {
+    while let Some(address) = addresses.pick(&mut unreached) {
         match connector.get_http_session(&upstream.peer_at(address)).await {
             Ok((session, _)) => {
                 if unreached.has(!address.is_ipv6()) {

@@ -22,15 +22,18 @@ pub(in crate::gateway) fn poll_uncovered(ctx: &Ctx, context: &mut Context<'_>) -
     };
     match &call.admission {
         Some(admission) if call.early_end.is_none() => match admission.hold.poll_uncovered(context) {
-            Poll::Ready(Uncovered::Stopped(_)) if is_at_finish(&call.answer) => Poll::Pending,
+            Poll::Ready(why) if may_finish(&call.answer, why) => Poll::Pending,
             uncovered => uncovered.map(drop),
         },
         Some(_) | None => Poll::Pending,
     }
 }
 
-fn is_at_finish(answer: &Answer) -> bool {
-    matches!(answer, Answer::Metered(meter) if meter.is_at_finish())
+/// Whether an answer is left alone although its call is no longer covered so: its client has its last event, or its report alone is to come and
+/// its hold is there.
+fn may_finish(answer: &Answer, why: Uncovered) -> bool {
+    let Answer::Metered(meter) = answer else { return false };
+    meter.has_last_event() || meter.is_at_finish() && matches!(why, Uncovered::Stopped(_))
 }
 
 /// What a client is told whose call was no longer covered before its answer began.
@@ -69,6 +72,7 @@ pub(in crate::gateway) fn keep_within(ctx: &mut Ctx, body: &mut Option<Bytes>) {
         return;
     };
     let end = match (admission.hold.uncovered(), meter.passing(&admission.permit.model().id)) {
+        (Some(_), _) if meter.has_last_event() => return,
         // What has come to its end is not ended once more: its report would be lost.
         (Some(Uncovered::Stopped(_)), _) if meter.is_at_finish() => return,
         (Some(why), _) => EarlyEnd::from(why),

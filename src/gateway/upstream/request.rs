@@ -55,7 +55,7 @@ pub(in crate::gateway) async fn peer(
             }
         };
         let upstream = &attempt.candidate.upstream;
-        if let Some(address) = upstream.host.addresses.pick(attempt.unreached) {
+        if let Some(address) = upstream.host.addresses.pick(&mut attempt.unreached) {
             let peer = upstream.peer_at(address);
             attempt.is_ipv6 = address.is_ipv6();
             call.attempt = Some(attempt);

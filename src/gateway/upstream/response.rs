@@ -335,7 +335,7 @@ fn pass_owed(call: &mut Call) {
 
 /// An answer that was gathered has passed the limits of that, and begins to be passed on before its end: what has come of it stands in the
 /// journal before it is. White space is nothing of an answer.
-pub(in crate::gateway) fn begins_unfinished(ctx: &mut Ctx, clock: &Clock) {
+pub(in crate::gateway) fn begins_unfinished(ctx: &mut Ctx) {
     let Some(call) = ctx.call() else { return };
     if call.client_has_left {
         // It is read on, and nobody gets anything.
@@ -349,8 +349,8 @@ pub(in crate::gateway) fn begins_unfinished(ctx: &mut Ctx, clock: &Clock) {
     if meter.is_stream() || meter.is_gathered() {
         return;
     }
+    // Whether its target works is known at its end.
     pass_owed(call);
-    succeeded(call, clock);
 }
 
 /// By what its text is counted, and where its provider's reports name the completion.

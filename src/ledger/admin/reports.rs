@@ -22,6 +22,9 @@ pub struct AuditReport {
     /// Which, and why: a line each, of 20 of them at most.
     #[serde(default)]
     pub why_unchecked: Vec<String>,
+    /// All of them, where the audit was made by this process.
+    #[serde(skip)]
+    pub passed_over: Vec<AccountId>,
 }
 
 impl AuditReport {
@@ -33,6 +36,7 @@ impl AuditReport {
     /// Notes an account that could not be checked.
     pub fn pass_over(&mut self, account: &AccountId, why: &str) {
         self.unchecked = self.unchecked.saturating_add(1);
+        self.passed_over.push(account.clone());
         if self.why_unchecked.len() < UNCHECKED_MAX {
             self.why_unchecked.push(format!("{account}: {why}"));
         }

@@ -99,6 +99,11 @@ impl Cache {
         is_free.then_some(permit)
     }
 
+    /// Leave to go on with a reading that its call does not wait for; none where enough others are read.
+    pub(super) fn read_on(&self) -> Option<OwnedSemaphorePermit> {
+        Arc::clone(&self.ahead).try_acquire_owned().ok()
+    }
+
     /// The account of a key that was read, however long ago.
     pub(super) fn account_of(&self, digest: &KeyDigest) -> Option<Arc<Account>> {
         self.read().keys.get(digest).map(|kept| Arc::clone(&kept.known.account))
@@ -111,7 +116,8 @@ impl Cache {
         let known = self.read();
         let entry = &known.keys.get(digest)?.known;
         let is_recent = now_ms.saturating_sub(entry.read_ms) < millis(AWAY_AGE_MAX);
-        let is_doubted = entry.read_ms <= known.doubted_ms;
+        let is_heard = now_ms < self.live_until_ms.load(Ordering::Acquire);
+        let is_doubted = !is_heard || entry.read_ms <= known.doubted_ms;
         (unheard_ms < millis(UNHEARD_MAX) && is_recent).then(|| (entry.clone(), is_doubted))
     }
 
@@ -332,6 +338,27 @@ mod tests {
         assert!(read.is_current(READ_MS));
         read.cache.forget_key(&read.digest);
         assert!(!read.is_current(READ_MS));
+    }
+
+    #[test]
+    fn what_may_have_been_revoked_unheard_is_doubted() {
+        let read = Read::at(READ_MS);
+        let is_doubted = |now_ms| {
+            read.cache
+                .key_while_away(&read.digest, now_ms)
+                .map(|(_, is_doubted)| is_doubted)
+        };
+        read.cache.subscription_lives(READ_MS);
+        assert_eq!(is_doubted(READ_MS + millis(LIVES_FOR) - 1), Some(false));
+        assert_eq!(is_doubted(READ_MS + millis(LIVES_FOR)), Some(true), "it gives no sign");
+        read.cache.subscription_lives(READ_MS + millis(LIVES_FOR));
+        assert_eq!(is_doubted(READ_MS + millis(LIVES_FOR)), Some(false));
+        read.cache.doubt_all(READ_MS);
+        assert_eq!(
+            is_doubted(READ_MS + millis(LIVES_FOR)),
+            Some(true),
+            "it was made anew since"
+        );
     }
 
     #[test]

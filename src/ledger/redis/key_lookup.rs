@@ -44,7 +44,8 @@ impl Shared {
         )]
         Some(tokio::spawn(async move {
             let _permit = permit;
-            if let Err(error) = shared.key(&digest).await {
+            // However slow its server is: no call waits for it.
+            if let Err(error) = shared.read_key(&shared.link(), &digest).await {
                 log::debug!("a key that is in use was not read again: {error}");
             }
         }))
@@ -74,32 +75,21 @@ impl Shared {
         }
         let (shared, of) = (Arc::clone(self), *digest);
         let mut reading = Box::pin(async move { shared.read_key(&shared.link(), &of).await });
-        // One that is slow is not away. What may have been revoked is waited for as long as any answer; all else is read on beside its call.
-        let read = match is_doubted {
-            true => Some(reading.await),
-            false => match tokio::time::timeout(AWAY_AFTER, &mut reading).await {
-                Ok(read) => Some(read),
-                Err(_) => {
-                    self.read_on(digest, reading);
-                    None
-                }
-            },
-        };
-        match read {
-            None | Some(Err(StoreError::Unavailable(_))) => Ok(Some(known)),
-            Some(read) => read,
+        // One that is slow is not away: it is waited for longer where the key may have been revoked, and read on beside the call that goes on.
+        let within = if is_doubted { DOUBTED_AWAY_AFTER } else { AWAY_AFTER };
+        match tokio::time::timeout(within, &mut reading).await {
+            Ok(Err(StoreError::Unavailable(_))) => Ok(Some(known)),
+            Ok(read) => read,
+            Err(_) => {
+                self.read_on(reading);
+                Ok(Some(known))
+            }
         }
     }
 
     /// Goes on with a reading of a key that its call does not wait for.
-    fn read_on(
-        &self,
-        digest: &KeyDigest,
-        reading: impl Future<Output = Result<Option<KnownKey>, StoreError>> + Send + 'static,
-    ) {
-        let Some(permit) = self.cache.read_ahead(digest) else {
-            return;
-        };
+    fn read_on(&self, reading: impl Future<Output = Result<Option<KnownKey>, StoreError>> + Send + 'static) {
+        let Some(permit) = self.cache.read_on() else { return };
         #[expect(clippy::disallowed_methods, reason = "as that of a key that is read ahead")]
         drop(tokio::spawn(async move {
             let _permit = permit;
@@ -185,3 +175,6 @@ impl Shared {
 
 /// How long a key is waited for that is known from before, in case the master that keeps it is away.
 const AWAY_AFTER: Duration = Duration::from_millis(100);
+/// The same where a revocation of it may not have been heard.
+const DOUBTED_AWAY_AFTER: Duration = Duration::from_millis(200);
+const _: () = assert!(DOUBTED_AWAY_AFTER.as_millis() > AWAY_AFTER.as_millis());

@@ -65,7 +65,7 @@ pub(super) struct Settler {
     refusals: Refusals,
     /// The servers that were seen to hold the ledger; one more means that the last moments of another may be lost.
     servers: BTreeSet<String>,
-    /// When that was seen last, by the ledger's monotonic clock.
+    /// When that was seen last, or slots got another master, by the ledger's monotonic clock.
     replaced_ms: Option<u64>,
     /// The number of the connection that the server was asked on who it is, and when.
     asked: (u64, u64),
@@ -105,13 +105,9 @@ pub(super) fn run(shared: &Arc<Shared>) {
         let key_ends = tokio::spawn(keys::run(Arc::clone(shared)));
         settle(shared).await;
         shared.key_ends.close();
-        if tokio::time::timeout(shared.options.close_within, key_ends)
-            .await
-            .is_err()
-        {
-            log::warn!(
-                "Redis was not told how calls under idempotency keys ended: answers are not kept, and keys of calls that cost nothing stay taken"
-            );
+        let told = tokio::time::timeout(shared.options.close_within, key_ends).await;
+        if told.is_err() {
+            log::warn!("Redis was not told how calls under idempotency keys ended: they stay taken, without an answer");
         }
         subscription.abort();
         if let Some(topology) = topology {
@@ -138,6 +134,7 @@ async fn settle(shared: &Arc<Shared>) {
 
 impl Settler {
     fn new(shared: Arc<Shared>, shard: Arc<Shard>) -> Settler {
+        let replaced_ms = shared.shards.is_cluster().then(|| shared.now_ms());
         Settler {
             ring: ReplayBuffer::new(shared.options.replay, shared.shards.share(RING_MAX)),
             generation: shared.shards.generation(),
@@ -152,7 +149,8 @@ impl Settler {
             missing: Arc::default(),
             refusals: Refusals::default(),
             servers: BTreeSet::new(),
-            replaced_ms: None,
+            // A shard that comes to be may be the successor of another one's master.
+            replaced_ms,
             asked: (0, 0),
             by: EvalMode::Hash,
             sent: None,

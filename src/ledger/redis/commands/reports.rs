@@ -21,9 +21,10 @@ use crate::pure::money::Credits;
 struct Silent(BTreeMap<usize, u32>);
 
 impl Silent {
-    /// An account's turn failed and took so long, where an answer may take `at_most`. What fails at once holds up no others.
-    fn failed(&mut self, shard: usize, took: Duration, at_most: Duration) {
-        if took >= at_most / 2 {
+    /// An account's turn failed so and took so long, where an answer may take `at_most`. What fails at once holds up no others, and what was
+    /// answered was no silence.
+    fn failed(&mut self, shard: usize, error: &StoreError, (took, at_most): (Duration, Duration)) {
+        if took >= at_most / 2 && !matches!(error, StoreError::Corrupt(_)) {
             let count = self.0.entry(shard).or_default();
             *count = count.saturating_add(1);
         }
@@ -109,7 +110,7 @@ impl Shared {
             match self.audit_account(link, &account, &mut report).await {
                 Ok(()) => silent.heard(shard),
                 Err(error) => {
-                    silent.failed(shard, began.elapsed(), self.options.timeout);
+                    silent.failed(shard, &error, (began.elapsed(), self.options.timeout));
                     report.pass_over(&account, &error.to_string());
                 }
             }
@@ -158,7 +159,7 @@ impl Shared {
             match self.repair_account(link, &account, &mut findings).await {
                 Ok(()) => silent.heard(shard),
                 Err(error) => {
-                    silent.failed(shard, began.elapsed(), self.options.timeout);
+                    silent.failed(shard, &error, (began.elapsed(), self.options.timeout));
                     failed = failed.saturating_add(1);
                     first.get_or_insert_with(|| format!("{account}: {error}"));
                 }
@@ -240,20 +241,28 @@ mod tests {
 
     #[test]
     fn a_server_is_given_up_that_does_not_answer_for_one_account_after_another() {
+        let away = StoreError::Unavailable("it does not answer".to_owned());
+        let unreadable = StoreError::Corrupt("a field".to_owned());
         let at_most = Duration::from_millis(500);
-        let (late, at_once) = (Duration::from_millis(500), Duration::from_millis(3));
+        let (late, at_once) = ((at_most, at_most), (Duration::from_millis(3), at_most));
         let mut silent = Silent::default();
+        let all_fail = |silent: &mut Silent| {
+            silent.failed(1, &away, late);
+            silent.failed(2, &away, at_once);
+            silent.failed(3, &unreadable, late);
+        };
         for _ in 1..SILENT_MAX {
-            silent.failed(1, late, at_most);
-            silent.failed(2, at_once, at_most);
+            all_fail(&mut silent);
         }
         assert!(!silent.is_given_up(1));
         silent.heard(1);
         for _ in 0..SILENT_MAX {
             assert!(!silent.is_given_up(1));
-            silent.failed(1, late, at_most);
-            silent.failed(2, at_once, at_most);
+            all_fail(&mut silent);
         }
-        assert_eq!([0, 1, 2].map(|shard| silent.is_given_up(shard)), [false, true, false]);
+        assert_eq!(
+            [0, 1, 2, 3].map(|shard| silent.is_given_up(shard)),
+            [false, true, false, false]
+        );
     }
 }

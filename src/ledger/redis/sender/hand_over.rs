@@ -17,6 +17,7 @@ impl Settler {
         let generation = shared.shards.generation();
         if generation != self.generation {
             self.generation = generation;
+            self.replaced_ms = Some(now);
             for mut debit in self.ring.take_those(|debit| is_others(&debit.account)) {
                 let owner = shared.shards.of(&debit.account);
                 debit.account.begin();

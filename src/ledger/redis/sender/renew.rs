@@ -136,8 +136,11 @@ impl Settler {
             return;
         };
         let replay_ms = u64::try_from(self.shared.options.replay.as_millis()).unwrap_or(u64::MAX);
-        let lost_ms = replaced_ms.saturating_sub(replay_ms)..=replaced_ms;
-        let raised = self.shared.holds.raised_in(ids, &lost_ms);
+        // Calls may still have been answered by the old one after that was seen here.
+        let raised = self
+            .shared
+            .holds
+            .raised_since(ids, replaced_ms.saturating_sub(replay_ms));
         let asked = raised.into_iter().map(|(id, hold)| {
             let mut connection = connection.clone();
             async move {

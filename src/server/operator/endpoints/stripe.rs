@@ -21,6 +21,30 @@ use crate::server::operator::answer::Answer;
 use crate::server::operator::call::{Call, expect, refused};
 use crate::server::operator::shown::Amount;
 
+/// Tells of a message that Stripe has signed, and that is not taken for the clock's sake: Stripe signs each try anew, so it is this machine's.
+fn late(call: &Call<'_>) {
+    let payments = &call.api.admin.telemetry.payments;
+    let what = match stripe::read(&call.body) {
+        Ok(Notice::Paid(Payment { reference, account, .. })) => {
+            payments.unassigned();
+            let account = account.unwrap_or_default();
+            format!("the payment {reference} for {account:?} is not credited")
+        }
+        Ok(Notice::Refunded(_)) => {
+            payments.refund_unassigned();
+            "a refund is not taken".to_owned()
+        }
+        Ok(Notice::WentBack { .. } | Notice::Other { .. }) => return,
+        Err(error) => {
+            payments.unassigned();
+            format!("nothing is credited for it, and it cannot be read ({error})")
+        }
+    };
+    log::error!(
+        "MONEY: a message that Stripe has signed is more than five minutes off this machine's clock: {what}; set the clock right"
+    );
+}
+
 #[derive(Serialize)]
 struct Heard {
     received: bool,
@@ -45,12 +69,7 @@ pub(in crate::server::operator) async fn hear(call: &Call<'_>) -> Result<Answer,
     let signed = stripe::verify(secret, header.unwrap_or_default(), &call.body, call.api.clock().now());
     if let Err(fault) = signed {
         if fault == SignatureFault::Late {
-            // Stripe signs each try anew.
-            log::error!(
-                "MONEY: a message that Stripe has signed is more than five minutes off this machine's clock, and nothing was credited or taken for it: \
-                 set the clock right"
-            );
-            call.api.admin.telemetry.payments.unassigned();
+            late(call);
         }
         log::warn!("a message to Stripe's hook from {} is refused: {fault}", call.address);
         let most = call.snapshot.config.auth_failures_per_minute;
