@@ -26,6 +26,7 @@ mod variable;
 mod wallet;
 mod webhooks;
 
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::Path;
 
 use self::checked::checked;
@@ -72,9 +73,13 @@ impl Config {
         } else {
             serde_yaml_ng::from_str(text).map_err(|error| ConfigError::of_yaml(path, text, &error))?
         };
-        checked(path, raw, environment).map_err(|problem| {
+        let checked = checked(path, raw, environment).map_err(|problem| {
             let line = line_of(text, &problem);
             ConfigError::new(path, problem).at(line)
+        })?;
+        Ok(Config {
+            text_digest: digest(text),
+            ..checked
         })
     }
 
@@ -83,7 +88,20 @@ impl Config {
     /// # Errors
     /// As [`Catalogue::parse`], and when a target names a provider that is not configured.
     pub fn load_catalogue(&self) -> Result<Catalogue, ConfigError> {
-        self.catalogue_of(&read(&self.catalogue)?)
+        self.load_catalogue_and_digest().map(|(catalogue, _)| catalogue)
+    }
+
+    /// The same, and the [`digest`] of its text.
+    pub(crate) fn load_catalogue_and_digest(&self) -> Result<(Catalogue, u64), ConfigError> {
+        let text = read(&self.catalogue)?;
+        Ok((self.catalogue_of(&text)?, digest(&text)))
+    }
+
+    /// Whether its file and that of the catalogue, of which this is the [`digest`], are still what they were when they were read. What cannot be
+    /// read is not.
+    pub(crate) fn is_as_read(&self, catalogue_digest: u64) -> bool {
+        let is = |path: &Path, digested: u64| read(path).is_ok_and(|text| digest(&text) == digested);
+        is(&self.path, self.text_digest) && is(&self.catalogue, catalogue_digest)
     }
 
     /// The same of a text that is, or is to be, the catalogue's.
@@ -159,6 +177,13 @@ impl Config {
 #[expect(clippy::disallowed_methods, reason = "this is where the environment is read")]
 pub fn environment(name: &str) -> Option<String> {
     std::env::var(name).ok()
+}
+
+/// By what a text is told from another one, within this process.
+fn digest(text: &str) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    text.hash(&mut hasher);
+    hasher.finish()
 }
 
 fn read(path: &Path) -> Result<String, ConfigError> {

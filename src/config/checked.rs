@@ -87,6 +87,7 @@ pub(super) fn checked(
         environment,
     )?;
     Ok(Config {
+        text_digest: 0,
         path: path.to_owned(),
         listen,
         admin_listen,

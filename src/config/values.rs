@@ -25,6 +25,8 @@ use crate::pure::money::{Credits, Markup};
 pub struct Config {
     /// The file it was read from.
     pub path: PathBuf,
+    /// By what its text is told from another one, within this process.
+    pub(crate) text_digest: u64,
     /// Where callers connect.
     pub listen: SocketAddr,
     /// Metrics and readiness; never public.

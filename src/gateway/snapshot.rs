@@ -37,6 +37,8 @@ pub struct Snapshot {
     pub(crate) pages: Pages,
     /// When the catalogue's file was changed last.
     pub(crate) catalogue_modified: Option<Timestamp>,
+    /// By what the catalogue's text is told from another one.
+    catalogue_digest: u64,
     /// What the listener greets with over TLS.
     pub(crate) certificate: Option<Arc<Certificate>>,
     /// What the listener of operators greets with over TLS.
@@ -81,7 +83,7 @@ impl Snapshot {
     /// As [`Config::load_catalogue`], when a secret is missing that a gateway needs, and when a provider or the listener's TLS cannot be set
     /// up (a certificate file that cannot be read).
     pub fn load(config: Config, upstreams: &Upstreams) -> Result<Snapshot, ConfigError> {
-        let whole = config.load_catalogue()?;
+        let (whole, catalogue_digest) = config.load_catalogue_and_digest()?;
         if let Some(problem) = secrets::problems(&config).into_iter().next() {
             return Err(config.mistake(problem));
         }
@@ -130,6 +132,7 @@ impl Snapshot {
             listings,
             pages,
             catalogue_modified,
+            catalogue_digest,
             certificate: certificate.map(Arc::new),
             operator_certificate: operator_certificate.map(Arc::new),
             warnings,
@@ -138,6 +141,11 @@ impl Snapshot {
 }
 
 impl Snapshot {
+    /// Whether the files of the configuration and the catalogue are still what they were when they were read.
+    pub(crate) fn is_as_read(&self) -> bool {
+        self.config.is_as_read(self.catalogue_digest)
+    }
+
     /// What an operator has to know where no model is on sale. None where one is.
     pub fn nothing_on_sale(&self) -> Option<String> {
         if !self.catalogue.models().is_empty() {

@@ -4,10 +4,11 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 use arc_swap::ArcSwap;
 
+use crate::clock::monotonic;
 use crate::config::{Config, ConfigError};
 use crate::gateway::snapshot::Snapshot;
 use crate::gateway::upstream::providers::Upstreams;
@@ -32,6 +33,8 @@ pub struct Reloader {
     upstreams: Upstreams,
     environment: fn(&str) -> Option<String>,
     seen: Vec<(PathBuf, Stamp)>,
+    /// Why the last reload was refused, and when that was tried last. What was wrong may stand in a file that only the refused configuration names.
+    refused: Option<(String, Instant)>,
     /// What the gateway began with: some keys are read only then.
     began: Config,
     telemetry: Arc<Telemetry>,
@@ -48,12 +51,14 @@ impl Reloader {
         upstreams: Upstreams,
         environment: fn(&str) -> Option<String>,
     ) -> Reloader {
-        let began = snapshot.load().config.clone();
+        let current = snapshot.load();
+        let began = current.config.clone();
         Reloader {
             snapshot: Arc::downgrade(snapshot),
             upstreams,
             environment,
-            seen: stamps(&began),
+            seen: seen_of(&current),
+            refused: None,
             began,
             telemetry: Arc::default(),
         }
@@ -72,7 +77,9 @@ impl Reloader {
         };
         let old = current.load_full();
         let now = stamps(&old.config);
-        if !force && now == self.seen {
+        let is_changed = force || now != self.seen;
+        let refused = self.refused.as_ref();
+        if !is_changed && refused.is_none_or(|(_, tried)| tried.elapsed() < RETRY_EVERY) {
             return Reloaded::Unchanged;
         }
         self.seen = now;
@@ -81,13 +88,18 @@ impl Reloader {
                 new.keep_tls_of(&old);
                 report(&self.began, &old, &new);
                 if !files(&new.config).eq(files(&old.config)) {
-                    self.seen = stamps(&new.config);
+                    self.seen = seen_of(&new);
                 }
                 current.store(Arc::new(new));
+                self.refused = None;
                 self.telemetry.reloaded(false);
                 Reloaded::Changed
             }
             Err(error) => {
+                let before = self.refused.replace((error.to_string(), monotonic()));
+                if !is_changed && before.is_some_and(|(before, _)| before == error.to_string()) {
+                    return Reloaded::Unchanged;
+                }
                 log::error!("refused a reload, the old state stays: {error}");
                 self.telemetry.reloaded(true);
                 Reloaded::Refused(error)
@@ -204,6 +216,15 @@ fn has_operator_tls(config: &Config) -> bool {
     config.operator.as_ref().is_some_and(|operator| operator.tls.is_some())
 }
 
+/// What is seen of the files of a snapshot; nothing where they have changed since they were read, so that the next look reads them.
+fn seen_of(snapshot: &Snapshot) -> Vec<(PathBuf, Stamp)> {
+    let seen = stamps(&snapshot.config);
+    match snapshot.is_as_read() {
+        true => seen,
+        false => Vec::new(),
+    }
+}
+
 fn stamps(config: &Config) -> Vec<(PathBuf, Stamp)> {
     files(config).map(|path| (path.clone(), stamp(path))).collect()
 }
@@ -238,6 +259,8 @@ fn stamp(path: &Path) -> Stamp {
 /// Lines about models in one log of a reload; `tollgate catalogue import --dry-run` shows all of them before.
 const CHANGES_LOGGED_MAX: usize = 100;
 const CHECK_EVERY: Duration = Duration::from_millis(500);
+/// How often it is looked whether what was refused would be taken by now.
+const RETRY_EVERY: Duration = Duration::from_secs(5);
 
 #[cfg(test)]
 mod tests {
@@ -245,6 +268,76 @@ mod tests {
 
     fn config(text: &str) -> Config {
         Config::parse(Path::new("t.yaml"), text, &|_| None).unwrap()
+    }
+
+    /// A gateway over these files, and what of them it has read.
+    fn read(folder: &Path) -> (Arc<ArcSwap<Snapshot>>, Upstreams) {
+        let path = folder.join("t.yaml");
+        let providers = "providers: { p: { base_url: 'http://127.0.0.1:1' } }\n";
+        let catalogue = folder.join("catalogue.yaml");
+        std::fs::write(&path, format!("{providers}catalogue: {}\n", catalogue.display())).unwrap();
+        let upstreams = Upstreams::default();
+        let snapshot = Snapshot::load(Config::load(&path).unwrap(), &upstreams).unwrap();
+        (Arc::new(ArcSwap::from_pointee(snapshot)), upstreams)
+    }
+
+    fn catalogue(path: &Path, price: &str) {
+        let model = format!(
+            "models: [ {{ id: a/b, name: B, provider: A, modality: text->text, purposes: [chat], context_length: 1000, max_completion_tokens: 10, tier: free, \
+             pricing: {{ prompt: \"{price}\", completion: \"{price}\" }}, targets: [ {{ provider: p, model: b }} ] }} ]\n"
+        );
+        std::fs::write(path, model).unwrap();
+    }
+
+    /// Between the reading and the first look the gateway may wait for its store, or for the process before it.
+    #[test]
+    fn what_was_changed_before_the_first_look_is_read_by_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("catalogue.yaml");
+        catalogue(&path, "0.000001");
+        let (current, upstreams) = read(folder.path());
+        let mut same = Reloader::new(&current, upstreams.clone(), |_| None);
+        assert!(matches!(same.check(false), Reloaded::Unchanged));
+        catalogue(&path, "0.000002");
+        let mut late = Reloader::new(&current, upstreams, |_| None);
+        assert!(matches!(late.check(false), Reloaded::Changed));
+        assert!(matches!(late.check(false), Reloaded::Unchanged));
+        let price = current.load().catalogue.models()[0].pricing.prompt.to_string();
+        assert_eq!(price, "0.0000023");
+    }
+
+    /// Its file is none that the old configuration names.
+    #[test]
+    fn a_refused_reload_is_tried_again_and_told_once() {
+        let folder = tempfile::tempdir().unwrap();
+        let (first, second) = (folder.path().join("catalogue.yaml"), folder.path().join("next.yaml"));
+        catalogue(&first, "0.000001");
+        let (current, upstreams) = read(folder.path());
+        let mut reloader = Reloader::new(&current, upstreams, |_| None);
+        std::fs::write(&second, "models: [").unwrap();
+        names_the_next(folder.path());
+        assert!(matches!(reloader.check(false), Reloaded::Refused(_)));
+        assert!(matches!(reloader.check(false), Reloaded::Unchanged));
+        let later = |reloader: &mut Reloader| {
+            let (_, tried) = reloader.refused.as_mut().unwrap();
+            *tried = tried.checked_sub(RETRY_EVERY).unwrap();
+            reloader.check(false)
+        };
+        assert!(matches!(later(&mut reloader), Reloaded::Unchanged), "it is told");
+        catalogue(&second, "0.000002");
+        assert!(
+            matches!(reloader.check(false), Reloaded::Unchanged),
+            "it is not tried at once"
+        );
+        assert!(matches!(later(&mut reloader), Reloaded::Changed));
+        assert!(reloader.refused.is_none());
+    }
+
+    /// The configuration names another catalogue.
+    fn names_the_next(folder: &Path) {
+        let path = folder.join("t.yaml");
+        let text = std::fs::read_to_string(&path).unwrap();
+        std::fs::write(&path, text.replace("catalogue.yaml", "next.yaml")).unwrap();
     }
 
     #[test]
