@@ -73,10 +73,14 @@ impl Config {
         } else {
             serde_yaml_ng::from_str(text).map_err(|error| ConfigError::of_yaml(path, text, &error))?
         };
-        let checked = checked(path, raw, environment).map_err(|problem| {
+        let mistake = |problem: String| {
             let line = line_of(text, &problem);
             ConfigError::new(path, problem).at(line)
-        })?;
+        };
+        if let Some(problem) = required::unstated(text) {
+            return Err(mistake(problem));
+        }
+        let checked = checked(path, raw, environment).map_err(mistake)?;
         Ok(Config {
             text_digest: digest(text),
             ..checked

@@ -87,15 +87,15 @@ pub fn import(config: &Config, rules: &Path, source: &Path, list: &str, write: W
         ConfigError::new(path, problem)
     })?;
     let changes = Changes::between(&old, &new);
+    let (models, imported_models) = (new.models().len(), imported.models.len());
+    let own = models.saturating_sub(imported_models);
     if write == Write::UnlessDoubtful
-        && let Some(doubt) = doubts::between(&old, &new, price_max(config))
+        && let Some(doubt) = doubts::between(&old, &new, own, price_max(config))
     {
         let problem = format!("{doubt}: if that is right, import it by hand (tollgate catalogue import)");
         return Err(ConfigError::new(source, problem));
     }
     let written = write != Write::No && new_text != old_text;
-    let (models, imported_models) = (new.models().len(), imported.models.len());
-    let own = models.saturating_sub(imported_models);
     // Entries that nobody has looked at are as old as they were.
     let keeps_time = write == Write::UnlessDoubtful && own > 0;
     let time = std::fs::metadata(path).and_then(|file| file.modified());
@@ -116,7 +116,8 @@ pub fn import(config: &Config, rules: &Path, source: &Path, list: &str, write: W
 /// Writes a file beside the old one and puts it in its place, so that no reader sees half of it. It is as old as `time` says, else new.
 fn replace(path: &Path, text: &str, time: Option<SystemTime>) -> std::io::Result<()> {
     use std::io::Write as _;
-    let fresh = path.with_extension("new");
+    // Another gateway or command may do the same at this moment.
+    let fresh = path.with_extension(format!("{}.new", std::process::id()));
     let mut file = std::fs::File::create(&fresh)?;
     file.write_all(text.as_bytes())?;
     if let Some(time) = time {

@@ -1,5 +1,7 @@
 //! Keys that have no value where they need one: YAML's null is read as a text, and an empty path is a folder that nobody named.
 
+use serde_yaml_ng::Value;
+
 /// Refuses a text that is empty or YAML's null; `form` says what it must be.
 pub(super) fn check(key: &str, text: &str, form: &str) -> Result<(), String> {
     match text {
@@ -7,6 +9,24 @@ pub(super) fn check(key: &str, text: &str, form: &str) -> Result<(), String> {
         _ => Ok(()),
     }
 }
+
+/// The first key that may be left out, and stands there without a value: an empty `store:` would be another ledger, an empty `tls:` plain HTTP.
+pub(super) fn unstated(text: &str) -> Option<String> {
+    let root: Value = serde_yaml_ng::from_str(text).ok()?;
+    let is_null = |of: &Value, key: &&&str| of.get(key).is_some_and(Value::is_null);
+    let problem = |key: &str| format!("{key}: it has no value: leave the key out, or give it one");
+    if let Some(key) = STATED.iter().find(|key| is_null(&root, key)) {
+        return Some(problem(key));
+    }
+    let providers = root.get("providers")?.as_mapping()?;
+    providers.iter().find_map(|(name, provider)| {
+        let key = STATED_OF_PROVIDERS.iter().find(|key| is_null(provider, key))?;
+        Some(format!("providers.{}: {}", name.as_str()?, problem(key)))
+    })
+}
+
+const STATED: [&str; 6] = ["store", "store_env", "tls", "operator_listen", "operator_tls", "stripe"];
+const STATED_OF_PROVIDERS: [&str; 2] = ["api_key_env", "ca_file"];
 
 #[cfg(test)]
 mod tests {
@@ -51,6 +71,38 @@ mod tests {
             error.starts_with("t.yaml:2: catalogue_refresh.rules: it has no value"),
             "{error}"
         );
+    }
+
+    /// Of a template whose variable is empty: a new, embedded ledger, plain HTTP, a provider that is asked without a credential.
+    #[test]
+    fn a_key_that_may_be_left_out_has_a_value_where_it_stands() {
+        for value in ["", "null", "~"] {
+            for (text, key) in [
+                (format!("threads: 2\nstore: {value}"), "store"),
+                (format!("threads: 2\nstore_env: {value}"), "store_env"),
+                (format!("threads: 2\ntls: {value}"), "tls"),
+                (format!("threads: 2\noperator_listen: {value}"), "operator_listen"),
+                (format!("threads: 2\noperator_tls: {value}"), "operator_tls"),
+                (format!("threads: 2\nstripe: {value}"), "stripe"),
+                (
+                    format!("providers:\n  p:\n    base_url: http://p\n    api_key_env: {value}"),
+                    "api_key_env",
+                ),
+                (
+                    format!("providers:\n  p:\n    base_url: http://p\n    ca_file: {value}"),
+                    "ca_file",
+                ),
+            ] {
+                let error = parse(&text).expect_err(&text);
+                let line = text.lines().count();
+                assert!(
+                    error.starts_with(&format!("t.yaml:{line}: "))
+                        && error.contains(key)
+                        && error.contains("it has no value"),
+                    "{text}: {error}"
+                );
+            }
+        }
     }
 
     /// Some editors write one: "more than one document is not supported".

@@ -14,11 +14,12 @@ pub struct PriceMax {
     pub call: ListPrice,
 }
 
-/// Why nobody should take `new` in the place of `old` without having looked: more than a third of the models are gone, a bound of a model's tokens falls
+/// Why nobody should take `new` in the place of `old` without having looked: more than a third of the models are gone but for `own` ones, which
+/// no import takes out, a bound of a model's tokens falls
 /// below a tenth, a price falls to nothing, moves by more than ten times or is one of what cost nothing, or one that is not as it was is above
 /// `max`.
-pub fn between(old: &Catalogue, new: &Catalogue, max: Option<PriceMax>) -> Option<String> {
-    let before = old.models().len();
+pub fn between(old: &Catalogue, new: &Catalogue, own: usize, max: Option<PriceMax>) -> Option<String> {
+    let before = old.models().len().saturating_sub(own);
     let gone = old.models().iter().filter(|model| new.model(&model.id).is_none());
     let gone = gone.count();
     if gone.saturating_mul(3) > before {

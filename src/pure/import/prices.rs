@@ -64,7 +64,10 @@ impl ListedPrices {
         for (key, side) in KINDS {
             match fixed(price(key)?)? {
                 // "0" stands there for what has no price of its own.
-                Price::Fixed(own) if own != prices.side(side) && !own.decimal().is_zero() => {
+                // A request may ask for writes only where they have a price, be it that of the prompt.
+                Price::Fixed(own)
+                    if (own != prices.side(side) || WRITES.contains(&key)) && !own.decimal().is_zero() =>
+                {
                     if WRITES.contains(&key) && own < prompt {
                         prices.storage.push((key, own));
                     }

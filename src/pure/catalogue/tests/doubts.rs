@@ -27,7 +27,7 @@ fn max() -> Option<PriceMax> {
 #[track_caller]
 fn check(from: &str, to: &str, doubt: Option<&str>) {
     let (old, new) = (parse(&with(from, "a/e")).unwrap(), parse(&with(to, "a/e")).unwrap());
-    assert_eq!(between(&old, &new, max()).as_deref(), doubt, "{from} -> {to}");
+    assert_eq!(between(&old, &new, 0, max()).as_deref(), doubt, "{from} -> {to}");
 }
 
 const USUAL: &str = "prompt: \"0.000001\", completion: \"0.000002\"";
@@ -104,7 +104,7 @@ fn a_bound_of_tokens_that_falls_below_a_tenth_is_doubtful() {
         ),
     ] {
         let (old, new) = (bounded(from.0, from.1), bounded(to.0, to.1));
-        assert_eq!(between(&old, &new, max()).as_deref(), doubt, "{from:?} -> {to:?}");
+        assert_eq!(between(&old, &new, 0, max()).as_deref(), doubt, "{from:?} -> {to:?}");
     }
 }
 
@@ -127,9 +127,9 @@ fn each_bound_of_tokens_that_becomes_a_tenth_is_told() {
 fn a_list_that_shrank_is_doubtful() {
     let old = parse(&with(USUAL, "a/e")).unwrap();
     let renamed = parse(&with(USUAL, "a/f")).unwrap();
-    let doubt = between(&old, &renamed, max());
+    let doubt = between(&old, &renamed, 0, max());
     assert_eq!(doubt.as_deref(), Some("it removes 1 of 2 models"));
-    assert_eq!(between(&old, &old, max()), None);
+    assert_eq!(between(&old, &old, 0, max()), None);
     let three = |second: &str| {
         let text = with(USUAL, second);
         let (before, entry) = text.split_once("  - id: a/m\n").unwrap();
@@ -139,7 +139,13 @@ fn a_list_that_shrank_is_doubtful() {
         ))
         .unwrap()
     };
-    assert_eq!(between(&three("a/e"), &three("a/f"), max()), None, "a third may go");
+    assert_eq!(between(&three("a/e"), &three("a/f"), 0, max()), None, "a third may go");
+    let doubt = between(&three("a/e"), &three("a/f"), 1, max());
+    assert_eq!(
+        doubt.as_deref(),
+        Some("it removes 1 of 2 models"),
+        "one is the operator's own"
+    );
 }
 
 #[test]
@@ -276,17 +282,17 @@ fn a_price_that_nobody_asks_is_doubtful_in_a_new_model_too() {
         (call("0.05"), None),
     ] {
         let added = with_new(&prices);
-        assert_eq!(between(&before, &added, max()).as_deref(), doubt, "{prices}");
+        assert_eq!(between(&before, &added, 0, max()).as_deref(), doubt, "{prices}");
         assert_eq!(
-            between(&added, &added, max()),
+            between(&added, &added, 0, max()),
             None,
             "what was taken by hand is no doubt"
         );
     }
     // Nor is it once another price moves.
     let dear = |prompt: &str| with_new(&format!("prompt: \"{prompt}\", completion: \"0.02\""));
-    assert_eq!(between(&dear("0.001"), &dear("0.0011"), max()), None);
-    let moved = between(&dear("0.001"), &dear("0.011"), max());
+    assert_eq!(between(&dear("0.001"), &dear("0.0011"), 0, max()), None);
+    let moved = between(&dear("0.001"), &dear("0.011"), 0, max());
     assert!(
         moved
             .unwrap()
