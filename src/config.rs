@@ -26,8 +26,9 @@ mod variable;
 mod wallet;
 mod webhooks;
 
-use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::Path;
+
+use sha2::{Digest, Sha256};
 
 use self::checked::checked;
 pub(crate) use self::error::{explain, nearest};
@@ -45,6 +46,7 @@ pub use self::receipts::Receipts;
 pub use self::remote::RemoteGateway;
 pub use self::stripe::StripeHook;
 pub use self::traces::{Collector, Sample, Traces};
+pub(crate) use self::values::TextDigest;
 pub use self::values::{
     AccessLog, BodyMemoryLimits, Config, OperatorListener, Refresh, Store, SuspendedStreams, TierRules, Timeouts,
     TlsFiles,
@@ -96,15 +98,15 @@ impl Config {
     }
 
     /// The same, and the [`digest`] of its text.
-    pub(crate) fn load_catalogue_and_digest(&self) -> Result<(Catalogue, u64), ConfigError> {
+    pub(crate) fn load_catalogue_and_digest(&self) -> Result<(Catalogue, TextDigest), ConfigError> {
         let text = read(&self.catalogue)?;
         Ok((self.catalogue_of(&text)?, digest(&text)))
     }
 
     /// Whether its file and that of the catalogue, of which this is the [`digest`], are still what they were when they were read. What cannot be
     /// read is not.
-    pub(crate) fn is_as_read(&self, catalogue_digest: u64) -> bool {
-        let is = |path: &Path, digested: u64| read(path).is_ok_and(|text| digest(&text) == digested);
+    pub(crate) fn is_as_read(&self, catalogue_digest: TextDigest) -> bool {
+        let is = |path: &Path, digested: TextDigest| read(path).is_ok_and(|text| digest(&text) == digested);
         is(&self.path, self.text_digest) && is(&self.catalogue, catalogue_digest)
     }
 
@@ -183,11 +185,8 @@ pub fn environment(name: &str) -> Option<String> {
     std::env::var(name).ok()
 }
 
-/// By what a text is told from another one, within this process.
-fn digest(text: &str) -> u64 {
-    let mut hasher = DefaultHasher::new();
-    text.hash(&mut hasher);
-    hasher.finish()
+fn digest(text: &str) -> TextDigest {
+    Sha256::digest(text.as_bytes()).into()
 }
 
 fn read(path: &Path) -> Result<String, ConfigError> {

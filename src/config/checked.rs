@@ -87,7 +87,7 @@ pub(super) fn checked(
         environment,
     )?;
     Ok(Config {
-        text_digest: 0,
+        text_digest: [0; 32],
         path: path.to_owned(),
         listen,
         admin_listen,

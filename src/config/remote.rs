@@ -38,7 +38,7 @@ impl Config {
         let text = serde_json::Value::Object(keys).to_string();
         let config = Config::parse(&place, &text, &|_| None)?;
         Ok(Config {
-            text_digest: 0,
+            text_digest: [0; 32],
             store: Store::Remote(gateway),
             ..config
         })

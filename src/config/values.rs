@@ -20,13 +20,16 @@ use crate::pure::ids::Tier;
 use crate::pure::limits::Limits;
 use crate::pure::money::{Credits, Markup};
 
+/// By what a file's text is told from another one.
+pub(crate) type TextDigest = [u8; 32];
+
 /// The whole configuration, checked.
 #[derive(Clone, Debug)]
 pub struct Config {
     /// The file it was read from.
     pub path: PathBuf,
-    /// By what its text is told from another one, within this process.
-    pub(crate) text_digest: u64,
+    /// That of its text.
+    pub(crate) text_digest: TextDigest,
     /// Where callers connect.
     pub listen: SocketAddr,
     /// Metrics and readiness; never public.

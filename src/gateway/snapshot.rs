@@ -14,7 +14,7 @@ use super::api::pages::Pages;
 use super::upstream::providers::{Upstream, Upstreams};
 use super::upstream::targets::{Candidate, Candidates};
 use crate::clock::Clock;
-use crate::config::{Config, ConfigError, Credential, Traces, secrets};
+use crate::config::{Config, ConfigError, Credential, TextDigest, Traces, secrets};
 use crate::net::certificates::{Certificate, HTTP_1, HTTP_1_AND_2};
 use crate::pure::catalogue::{Catalogue, Model, Purpose};
 use crate::pure::hash_map::FastMap;
@@ -37,8 +37,8 @@ pub struct Snapshot {
     pub(crate) pages: Pages,
     /// When the catalogue's file was changed last.
     pub(crate) catalogue_modified: Option<Timestamp>,
-    /// By what the catalogue's text is told from another one.
-    catalogue_digest: u64,
+    /// That of the catalogue's text.
+    catalogue_digest: TextDigest,
     /// What the listener greets with over TLS.
     pub(crate) certificate: Option<Arc<Certificate>>,
     /// What the listener of operators greets with over TLS.
