@@ -65,7 +65,7 @@ pub(super) struct Settler {
     refusals: Refusals,
     /// The servers that were seen to hold the ledger; one more means that the last moments of another may be lost.
     servers: BTreeSet<String>,
-    /// When that was seen last, or slots got another master, by the ledger's monotonic clock.
+    /// When that was seen last, or slots got another master or shard, by the ledger's monotonic clock.
     replaced_ms: Option<u64>,
     /// The number of the connection that the server was asked on who it is, and when.
     asked: (u64, u64),
@@ -149,7 +149,6 @@ impl Settler {
             missing: Arc::default(),
             refusals: Refusals::default(),
             servers: BTreeSet::new(),
-            // A shard that comes to be may be the successor of another one's master.
             replaced_ms,
             asked: (0, 0),
             by: EvalMode::Hash,

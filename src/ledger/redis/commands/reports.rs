@@ -21,8 +21,8 @@ use crate::pure::money::Credits;
 struct Silent(BTreeMap<usize, u32>);
 
 impl Silent {
-    /// An account's turn failed so and took so long, where an answer may take `at_most`. What fails at once holds up no others, and what was
-    /// answered was no silence.
+    /// An account's turn failed so and took so long, where an answer may take `at_most`. What fails at once holds up no others, and what could not
+    /// be read was answered.
     fn failed(&mut self, shard: usize, error: &StoreError, (took, at_most): (Duration, Duration)) {
         if took >= at_most / 2 && !matches!(error, StoreError::Corrupt(_)) {
             let count = self.0.entry(shard).or_default();
