@@ -6,6 +6,8 @@
 #[derive(Debug)]
 pub(crate) struct ChunkCheck {
     at: At,
+    /// A line without a size is left to whoever reads the body: only then is what came before it passed on.
+    leaves_sizes: bool,
     /// Chunks whose line has come since [`ChunkCheck::take_lines`].
     lines: usize,
 }
@@ -35,7 +37,16 @@ impl ChunkCheck {
     pub(crate) fn new() -> ChunkCheck {
         ChunkCheck {
             at: At::Begin,
+            leaves_sizes: false,
             lines: 0,
+        }
+    }
+
+    /// The same of a provider's answer, of which what came before a line without a size is to be passed on.
+    pub(crate) fn of_answer() -> ChunkCheck {
+        ChunkCheck {
+            leaves_sizes: true,
+            ..ChunkCheck::new()
         }
     }
 
@@ -67,6 +78,9 @@ impl ChunkCheck {
                 }
                 self.at = At::Data(size.saturating_add(LINE_END));
                 continue;
+            }
+            if self.leaves_sizes && matches!(self.at, At::Begin) {
+                self.at = At::Size(0);
             }
             self.at = self.at.after(byte)?;
             if matches!(self.at, At::Over) {
@@ -205,6 +219,7 @@ mod tests {
     fn a_line_without_a_size_is_refused() {
         for line in ["\r\n", ";x\r\n", " \r\n", " 0\r\n", "x\r\n", "-0\r\n"] {
             assert_eq!(check(line.as_bytes()), Err(Misframed), "{line:?}");
+            assert_eq!(ChunkCheck::of_answer().read(line.as_bytes()), Ok(()), "{line:?}");
             assert_eq!(
                 check(format!("5\r\nhello\r\n{line}\r\n").as_bytes()),
                 Err(Misframed),

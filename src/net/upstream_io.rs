@@ -81,7 +81,7 @@ impl UpstreamIo {
             }
             rest = body;
         };
-        let mut check = ChunkCheck::new();
+        let mut check = ChunkCheck::of_answer();
         check.read(body)?;
         state.answer = Answer::Chunked(check);
         Ok(())
