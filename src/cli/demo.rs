@@ -10,7 +10,8 @@ mod simulated;
 mod traffic;
 
 use std::io::ErrorKind;
-use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::net::{Ipv4Addr, SocketAddr};
+use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -36,7 +37,7 @@ use crate::pure::catalogue::Purpose;
 use crate::pure::ids::{AccountId, ApiKey, KeyId, Tier, hex};
 use crate::pure::money::Credits;
 use crate::server::open::StartError;
-use crate::server::socket::reachable;
+use crate::server::socket::{address_of, bind, reachable};
 
 #[derive(Debug, Args)]
 #[command(
@@ -86,13 +87,15 @@ struct Demo {
     greeting: Greeting,
     /// Asked until the gateway has stopped.
     simulated: Option<Simulated>,
+    /// Keep others from the gateway's ports until it has stopped.
+    _ports: [OwnedFd; 3],
 }
 
 impl Demo {
     fn prepare(args: &DemoArgs, environment: Environment) -> Result<Demo, Failure> {
         let folder = folder(&args.data_dir)?;
         free_ledger(&folder)?;
-        let (listen, [admin_listen, operator_listen]) = addresses(args.listen)?;
+        let ([listen, admin_listen, operator_listen], ports) = addresses(args.listen)?;
         let layout = Layout {
             folder,
             listen,
@@ -137,6 +140,7 @@ impl Demo {
             config,
             greeting,
             simulated,
+            _ports: ports,
         })
     }
 
@@ -146,6 +150,7 @@ impl Demo {
             mut config,
             greeting,
             simulated,
+            _ports,
         } = self;
         if format == Format::Json {
             // Programs read one line from it; what follows they would not expect.
@@ -186,37 +191,40 @@ fn free_ledger(folder: &Path) -> Result<(), Failure> {
     }
 }
 
-/// Where the gateway is to listen. Its server cannot say which port it got, so free ones are looked for here.
-fn addresses(wanted: Option<SocketAddr>) -> Result<(SocketAddr, [SocketAddr; 2]), Failure> {
+/// Where the gateway is to listen: at the public address, for admins, and for operators. Its server cannot say which port it got, so free
+/// ones are looked for here. The sockets that are returned with them do not listen: while they are open nobody else gets such a port as any
+/// that is free, for a listener or for a connection of its own.
+fn addresses(wanted: Option<SocketAddr>) -> Result<([SocketAddr; 3], [OwnedFd; 3]), Failure> {
     let failed = |address: SocketAddr, error: std::io::Error| {
         Failure::new(format!(
             "cannot listen on {address}: {error}; choose another with --listen ADDRESS:PORT"
         ))
     };
     let loopback = |port| SocketAddr::from((Ipv4Addr::LOCALHOST, port));
-    let usual = |port| match TcpListener::bind(loopback(port)) {
-        Err(error) if error.kind() == ErrorKind::AddrInUse => TcpListener::bind(loopback(0)),
+    let usual = |port| match bind(loopback(port)) {
+        Err(error) if error.kind() == ErrorKind::AddrInUse => bind(loopback(0)),
         bound => bound,
     };
     // Who takes any port starts several at once: two that find the usual ones free would both take them.
     let beside = |port| match wanted {
-        Some(address) if address.port() == 0 => TcpListener::bind(loopback(0)),
+        Some(address) if address.port() == 0 => bind(loopback(0)),
         _ => usual(port),
     };
     let (listen, bound) = match wanted {
-        Some(address) => (address, TcpListener::bind(address)),
+        Some(address) => (address, bind(address)),
         None => (loopback(LISTEN_PORT), usual(LISTEN_PORT)),
     };
-    // All are open until all are known, so that they differ.
-    let bound = bound.map_err(|error| failed(listen, error))?;
-    let admin = beside(ADMIN_PORT).map_err(|error| failed(loopback(ADMIN_PORT), error))?;
-    let operator = beside(OPERATOR_PORT).map_err(|error| failed(loopback(OPERATOR_PORT), error))?;
-    let address = |listener: &TcpListener, port| listener.local_addr().map_err(|error| failed(loopback(port), error));
-    let listen = bound.local_addr().map_err(|error| failed(listen, error))?;
-    Ok((
-        listen,
-        [address(&admin, ADMIN_PORT)?, address(&operator, OPERATOR_PORT)?],
-    ))
+    let (admin, operator) = (loopback(ADMIN_PORT), loopback(OPERATOR_PORT));
+    let sockets = [
+        bound.map_err(|error| failed(listen, error))?,
+        beside(ADMIN_PORT).map_err(|error| failed(admin, error))?,
+        beside(OPERATOR_PORT).map_err(|error| failed(operator, error))?,
+    ];
+    let mut addresses = [listen, admin, operator];
+    for (address, socket) in addresses.iter_mut().zip(&sockets) {
+        *address = address_of(socket).map_err(|error| failed(*address, error))?;
+    }
+    Ok((addresses, sockets))
 }
 
 /// The shipped configuration, when this environment has a credential that it can show something with.

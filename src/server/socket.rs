@@ -2,7 +2,7 @@
 //! And where such a socket is reached.
 
 use std::io::{Error, Result};
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener};
 use std::os::fd::{AsRawFd, FromRawFd, IntoRawFd, OwnedFd};
 
 use tokio::net::TcpSocket;
@@ -34,6 +34,14 @@ pub(crate) fn listen(socket: &OwnedFd) -> Result<()> {
     }
 }
 
+/// Where a socket is bound.
+///
+/// # Errors
+/// When that cannot be read.
+pub(crate) fn address_of(socket: &OwnedFd) -> Result<SocketAddr> {
+    TcpListener::from(socket.try_clone()?).local_addr()
+}
+
 /// Where a listener can be reached from this machine.
 pub(crate) fn reachable(listen: SocketAddr) -> SocketAddr {
     let ip = match listen.ip() {
@@ -50,7 +58,7 @@ const BACKLOG: libc::c_int = 65_535;
 #[cfg(test)]
 mod tests {
     use std::io::ErrorKind;
-    use std::net::{TcpListener, TcpStream};
+    use std::net::TcpStream;
 
     use super::*;
 
@@ -58,7 +66,7 @@ mod tests {
     fn of_two_that_are_bound_to_one_address_one_listens() {
         // The kernel's choice of a port for one socket is nobody else's while that is open.
         let first = bind("127.0.0.1:0".parse().unwrap()).unwrap();
-        let address = TcpListener::from(first.try_clone().unwrap()).local_addr().unwrap();
+        let address = address_of(&first).unwrap();
         let second = bind(address).unwrap();
         assert!(TcpStream::connect(address).is_err());
         listen(&first).unwrap();

@@ -2,7 +2,7 @@
 
 import assert from "node:assert/strict";
 import { spawn } from "node:child_process";
-import { mkdirSync, mkdtempSync, readFileSync, rmSync } from "node:fs";
+import { mkdirSync, mkdtempSync, openSync, readFileSync, rmSync } from "node:fs";
 import { createRequire } from "node:module";
 import { tmpdir } from "node:os";
 import path from "node:path";
@@ -21,9 +21,11 @@ before(async () => {
   assert.ok(BINARY, "TOLLGATE_BIN names the binary");
   folder = mkdtempSync(path.join(tmpdir(), "tollgate-status-"));
   mkdirSync(SHOTS, { recursive: true });
-  gateway = spawn(BINARY, ["demo", "--simulated", "--json", "--listen", "127.0.0.1:0", "--data-dir", folder], { stdio: ["ignore", "pipe", "ignore"] });
-  const lines = readline.createInterface({ input: gateway.stdout });
-  greeting = JSON.parse((await lines[Symbol.asyncIterator]().next()).value);
+  const log = path.join(folder, "gateway.log");
+  gateway = spawn(BINARY, ["demo", "--simulated", "--json", "--listen", "127.0.0.1:0", "--data-dir", path.join(folder, "data")], { stdio: ["ignore", "pipe", openSync(log, "w")] });
+  const line = (await readline.createInterface({ input: gateway.stdout })[Symbol.asyncIterator]().next()).value;
+  assert.ok(line, `the demo does not start:\n${readFileSync(log, "utf8")}`);
+  greeting = JSON.parse(line);
   admin = "http://" + /^admin_listen: "?([^"\n]+)/m.exec(readFileSync(greeting.conf, "utf8"))[1];
   browser = await chromium.launch({ executablePath: process.env.CHROMIUM ?? "/usr/bin/chromium", args: ["--no-sandbox", "--disable-gpu"] });
 });
@@ -31,7 +33,7 @@ before(async () => {
 after(async () => {
   await browser?.close();
   if (gateway) {
-    const ended = new Promise(resolve => gateway.once("exit", resolve));
+    const ended = gateway.exitCode === null ? new Promise(resolve => gateway.once("exit", resolve)) : null;
     gateway.kill("SIGTERM");
     await ended;
   }

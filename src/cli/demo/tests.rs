@@ -1,6 +1,7 @@
 //! The demo: its folder, what it prints, and what it leaves behind.
 
 use std::io::{Read, Write};
+use std::net::TcpListener;
 
 use serde_json::Value;
 
@@ -44,6 +45,19 @@ fn ask_http(address: SocketAddr, request: &str) -> String {
     let mut answer = String::new();
     stream.read_to_string(&mut answer).unwrap();
     answer
+}
+
+#[test]
+fn its_ports_are_nobody_elses_until_it_listens() {
+    let (addresses, _sockets) = addresses(Some("127.0.0.1:0".parse().unwrap())).unwrap();
+    for address in addresses {
+        // As the kernel chooses a port for a connection, or for who asks for any.
+        let other = tokio::net::TcpSocket::new_v4().unwrap();
+        assert_eq!(other.bind(address).unwrap_err().kind(), ErrorKind::AddrInUse);
+        // As the gateway listens.
+        crate::server::socket::listen(&bind(address).unwrap()).unwrap();
+        TcpListener::bind(address).unwrap();
+    }
 }
 
 #[test]
