@@ -229,6 +229,12 @@ for (const [width, number, failing] of [[1280, 4217, "simulated/mini"], [400, 73
     });
 
     await step("sign out", async () => {
+      // One that does not reach the gateway leaves the session to whoever comes next: it is not told as done.
+      await page.context().setOffline(true);
+      await press(page, "Sign out");
+      await page.waitForFunction(() => document.querySelector("#notice").textContent.startsWith("You are still signed in: There is no answer"));
+      assert.ok(await page.locator("#who").isVisible());
+      await page.context().setOffline(false);
       await press(page, "Sign out");
       await viewIs(page, "sign-in");
       assert.equal((await page.evaluate(() => fetch("/v1/accounts").then(answer => answer.status))), 401);

@@ -3,7 +3,7 @@
 import { el, table } from "/console/dom.js";
 import { account, ask, currency, get, may } from "/console/api.js";
 import { amount, fieldOf, formDialog } from "/console/forms.js";
-import { done, goTo, link } from "/console/place.js";
+import { done, doneAt, goTo, link } from "/console/place.js";
 
 const LIMIT = 50;
 export const TIERS = [["free", "Free"], ["lite", "Lite"], ["pro", "Pro"], ["enterprise", "Enterprise"]];
@@ -49,7 +49,7 @@ async function create() {
       return values.name;
     },
   });
-  if (name) goTo("accounts", name);
+  if (name) doneAt(`The account ${name} is made.`, "accounts", name);
 }
 
 // What a line NAME=VALUE can say, and reads as what it was.

@@ -22,7 +22,7 @@ export function keysTable(facts, page) {
     { title: "Limit", number: true, wide: true, of: key => (key.limit ? `${key.limit}${key.limit_reset && key.limit_reset !== "none" ? ` ${key.limit_reset}` : ""}` : "none") },
     { title: "Status", word: true, of: key => el("span", { class: `tag ${isOver(key) ? "bad" : "good"}`, text: key.state }) },
     { title: "", of: key => el("div", { class: "acts" },
-      may("keys") && !isOver(key) ? el("button", { type: "button", text: "Rotate", "aria-label": `Rotate ${key.id}`, on: { click: () => rotate(key) } }) : null,
+      may("keys") && !isOver(key) && facts.status !== "closed" ? el("button", { type: "button", text: "Rotate", "aria-label": `Rotate ${key.id}`, on: { click: () => rotate(key) } }) : null,
       may("keys") && key.state !== "revoked" ? el("button", { type: "button", class: "danger", text: "Revoke", "aria-label": `Revoke ${key.id}`, on: { click: () => revoke(key) } }) : null,
       el("a", { href: link("calls", null, { account: facts.name, key: key.id }), "aria-label": `Calls of ${key.id}`, text: "Calls" })) },
   ];

@@ -72,7 +72,15 @@ whenLost(reads => {
   const isInDoubt = loseForms();
   signInView(reads || isInDoubt ? "The session has ended. Sign in again." : NOT_DONE);
 });
-$("leave").addEventListener("click", async () => { try { await signOut(); } finally { turn += 1; signInView(); } });
+$("leave").addEventListener("click", async () => {
+  try {
+    await signOut();
+    turn += 1;
+    signInView();
+  } catch (error) {
+    if (operator() !== null) say($("notice"), `You are still signed in: ${error.message}`, true);
+  }
+});
 $("skip").addEventListener("click", event => { event.preventDefault(); $("main").focus(); });
 addEventListener("hashchange", () => { leaveForms(); show(); });
 try { await resume(); await show(); } catch (error) { signInView(error.message); }

@@ -27,11 +27,21 @@ export function goTo(view, name, query) {
 // The view as it is now.
 export const redraw = () => show();
 
-// Says what was done, and shows the view as it is now.
-export async function done(text) {
+function tell(text) {
   told = [text, toldToo].filter(Boolean).join(" ");
   toldToo = null;
+}
+
+// Says what was done, and shows the view as it is now.
+export async function done(text) {
+  tell(text);
   await show();
+}
+
+// Says what was done at the view of what was made.
+export function doneAt(text, view, name) {
+  tell(text);
+  goTo(view, name);
 }
 
 // What is said with the next thing that is done.
