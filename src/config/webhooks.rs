@@ -121,7 +121,11 @@ fn webhook(raw: RawWebhook, environment: &dyn Fn(&str) -> Option<String>) -> Res
         tls,
         port: authority.port_u16().unwrap_or(if tls { 443 } else { 80 }),
         authority: authority.as_str().to_owned(),
-        path: uri.path_and_query().map_or("/", |path| path.as_str()).to_owned(),
+        path: match uri.path_and_query().map_or("", |path| path.as_str()) {
+            path if path.starts_with('/') => path.to_owned(),
+            // A query behind the host.
+            query => format!("/{query}"),
+        },
         url: raw.url,
         host,
         secrets,
@@ -209,6 +213,11 @@ mod tests {
         ] {
             let config = parse(&format!("{{ url: '{url}', secret_env: A, allow_private: true }}"));
             assert_eq!(config.unwrap().webhooks[0].events.len(), EventKind::ALL.len(), "{url}");
+        }
+        // What is sent asks for a path, which begins with a slash.
+        for (url, path) in [("https://a.example", "/"), ("https://a.example?b=c", "/?b=c")] {
+            let config = parse(&format!("{{ url: '{url}', secret_env: A }}"));
+            assert_eq!(config.unwrap().webhooks[0].path, path);
         }
     }
 

@@ -20,6 +20,9 @@ use crate::ledger::admin::events::{Event, EventKind, EventOp};
 pub(super) struct Watch {
     /// Providers that are down, and told: since when, in milliseconds of [`Clock::passed_ms`].
     down: BTreeMap<String, i64>,
+    /// What is to be told of providers that are down, where the ledger has not said yet that it has it. It may have it all the same: the
+    /// same event, by its id, is one however often it is raised.
+    pub(super) raising: BTreeMap<String, Event>,
     /// When keys are looked at next; none: now.
     pub(super) keys_due: Option<Instant>,
     /// A look at them, while it runs, which says whether it was whole: all keys of a ledger take their time, and no event waits for them.
@@ -74,17 +77,25 @@ impl Watch {
             let targets = providers.get(name.as_str());
             targets.is_some_and(|targets| !targets.values().any(|target| target.has_answered_since(*told_at)))
         });
+        self.raising.retain(|name, _| providers.contains_key(name.as_str()));
         for (name, targets) in providers {
-            if self.down.contains_key(name) || !is_provider_down(targets.values().copied(), clock) {
+            if self.down.contains_key(name) {
                 continue;
             }
-            let open = targets.iter().filter(|(_, target)| target.open_until() != 0);
-            let open: Vec<&str> = open.map(|(model, _)| *model).collect();
-            let data = json!({ "provider": name, "targets": open });
-            let id = format!("evt_{}", crate::clock::unique().simple());
-            let event = Event::new(id, EventKind::ProviderDown, clock.now(), None, data);
-            match ledger.run(AdminOp::Event(EventOp::Raise(event))).await {
+            if !is_provider_down(targets.values().copied(), clock) {
+                self.raising.remove(name);
+                continue;
+            }
+            let event = self.raising.entry(name.to_owned()).or_insert_with(|| {
+                let open = targets.iter().filter(|(_, target)| target.open_until() != 0);
+                let open: Vec<&str> = open.map(|(model, _)| *model).collect();
+                let data = json!({ "provider": name, "targets": open });
+                let id = format!("evt_{}", crate::clock::unique().simple());
+                Event::new(id, EventKind::ProviderDown, clock.now(), None, data)
+            });
+            match ledger.run(AdminOp::Event(EventOp::Raise(event.clone()))).await {
                 Ok(_) => {
+                    self.raising.remove(name);
                     self.down.insert(name.to_owned(), now_ms);
                 }
                 // The next look tries again.

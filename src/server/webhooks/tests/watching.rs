@@ -76,6 +76,33 @@ async fn a_look_at_keys_is_waited_for_by_nobody() {
     assert_eq!(due_in_minutes(&watch), 5);
 }
 
+/// Each try had an id of its own: a ledger that has the event, and whose answer is late, had one outage as several.
+#[tokio::test]
+async fn what_the_ledger_does_not_answer_is_raised_again_as_the_same_event() {
+    let (folder, clock) = (tempfile::tempdir().unwrap(), Clock::manual(NOW));
+    let (snapshot, stops) = (snapshot(folder.path()), Arc::default());
+    let failing = || {
+        for target in snapshot.candidates.values().flat_map(|targets| targets.all()) {
+            target.breaker.failed(&clock, Some(60));
+            (0..5).for_each(|_| target.breaker.failed(&clock, None));
+        }
+    };
+    failing();
+    let mut watch = Watch::default();
+    let closed = Teller::start(&folder.path().join("closed.db"), &clock);
+    closed.ledger.close();
+    watch.look(&snapshot, (&closed.ledger, &clock), &stops).await;
+    let id = watch.raising["main"].id.clone();
+    watch.look(&snapshot, (&closed.ledger, &clock), &stops).await;
+    assert_eq!(watch.raising["main"].id, id);
+    let teller = Teller::start(&folder.path().join("ledger.db"), &clock);
+    for _ in 0..2 {
+        watch.look(&snapshot, (&teller.ledger, &clock), &stops).await;
+    }
+    watch.end().await;
+    assert_eq!((teller.open().await, watch.raising.len()), (1, 0));
+}
+
 /// It asked again after an hour, though the other one may die before it has looked at all keys.
 #[test]
 fn who_finds_that_another_gateway_looks_asks_again_in_five_minutes() {
