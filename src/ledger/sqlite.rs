@@ -30,7 +30,7 @@ use std::time::Duration;
 use rusqlite::{CachedStatement, Connection, OptionalExtension, Transaction, params};
 
 pub(super) use self::header::check as check_header;
-use self::header::{SCHEMA_VERSION, other_schema};
+use self::header::{SCHEMA_VERSION, of_another, other_schema};
 pub(super) use self::reader::Reader;
 pub use self::receipt_bounds::ReceiptBounds;
 use self::spending::SpendSums;
@@ -93,16 +93,21 @@ impl Database {
         let connection = Connection::open(path).map_err(|error| unavailable(error.to_string()))?;
         connection.busy_timeout(BUSY_MAX)?;
         statements::keep(&connection)?;
+        // Before anything is written: of what is not ours nothing is changed.
+        let version: i64 = connection.query_row("PRAGMA user_version", [], |row| row.get(0))?;
+        let tables: i64 = connection.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0))?;
+        match version {
+            0 if tables > 0 => return Err(of_another(path)),
+            0 | SCHEMA_VERSION => {}
+            other => return Err(other_schema(path, other)),
+        }
         connection.pragma_update(None, "journal_mode", "WAL")?;
         connection.pragma_update(None, "synchronous", "NORMAL")?;
         connection.pragma_update(None, "foreign_keys", true)?;
         connection.pragma_update(None, "cache_size", -CACHE_KIB)?;
         connection.pragma_update(None, "wal_autocheckpoint", LOG_PAGES)?;
-        let version: i64 = connection.query_row("PRAGMA user_version", [], |row| row.get(0))?;
-        match version {
-            0 => connection.execute_batch(SCHEMA)?,
-            SCHEMA_VERSION => {}
-            other => return Err(other_schema(path, other)),
+        if version == 0 {
+            connection.execute_batch(SCHEMA)?;
         }
         numbers::complete_schema(&connection)?;
         receipts::complete_schema(&connection)?;

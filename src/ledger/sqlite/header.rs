@@ -47,9 +47,17 @@ pub(in crate::ledger) fn check(path: &Path) -> Result<(), StoreError> {
     }
     match i64::from(u32::from_be_bytes(*version)) {
         // What has just been made may still stand in SQLite's log.
-        0 | SCHEMA_VERSION => Ok(()),
+        0 if has_log || !has_tables(&head) => Ok(()),
+        0 => Err(of_another(path)),
+        SCHEMA_VERSION => Ok(()),
         other => Err(other_schema(path, other)),
     }
+}
+
+/// Whether the file has ever had a table.
+fn has_tables(head: &[u8]) -> bool {
+    let cookie = head.get(SCHEMA_COOKIE_AT..).and_then(|rest| rest.first_chunk::<4>());
+    cookie.is_some_and(|cookie| *cookie != [0; 4])
 }
 
 /// How many bytes the file has by its header; None where that does not say so, as one that was written by a very old SQLite.
@@ -72,6 +80,14 @@ fn log_of(path: &Path) -> OsString {
     name
 }
 
+/// What is said of a database at `path` that has tables and no version of a schema: nothing of it is to be changed.
+pub(super) fn of_another(path: &Path) -> StoreError {
+    StoreError::Corrupt(format!(
+        "{} is a database of another program: choose another path",
+        path.display()
+    ))
+}
+
 /// What is said of a database at `path` with a schema of another version.
 pub(super) fn other_schema(path: &Path, version: i64) -> StoreError {
     StoreError::Corrupt(format!(
@@ -90,6 +106,8 @@ const PAGE_BYTES_AT: usize = 16;
 const CHANGES_AT: usize = 24;
 /// How many pages the file has, where the two counts of its changes agree.
 const PAGES_AT: usize = 28;
+/// A number that changes with the schema, and is 0 where there has been none.
+const SCHEMA_COOKIE_AT: usize = 40;
 const USER_VERSION_AT: usize = 60;
 /// The count of changes when the number of pages was written.
 const VALID_FOR_AT: usize = 92;
@@ -119,8 +137,11 @@ mod tests {
             .execute_batch("CREATE TABLE t (a); PRAGMA user_version = 7")
             .unwrap();
         drop(newer);
+        let other = rusqlite::Connection::open(path("other")).unwrap();
+        other.execute_batch("CREATE TABLE t (a)").unwrap();
+        drop(other);
         let before = listing(folder.path());
-        for name in ["text", "short", "folder", "newer", "ours", "empty", "absent"] {
+        for name in ["text", "short", "folder", "newer", "other", "ours", "empty", "absent"] {
             let is_good = matches!(name, "ours" | "empty" | "absent");
             assert_eq!(check(&path(name)).is_ok(), is_good, "{name}");
         }
@@ -128,6 +149,10 @@ mod tests {
         let opened = |name: &str| Database::open(&path(name)).map(drop);
         assert_eq!(check(&path("newer")), opened("newer"));
         assert_eq!(check(&path("folder")), opened("folder"));
+        // What is not ours is as it was.
+        let other = std::fs::read(path("other")).unwrap();
+        assert_eq!(check(&path("other")), opened("other"));
+        assert_eq!(std::fs::read(path("other")).unwrap(), other);
         for name in ["text", "short"] {
             assert!(opened(name).is_err(), "{name}");
         }

@@ -66,7 +66,8 @@ impl Database {
             }
         }
         bytes::count_anew(&transaction)?;
-        delete_old(&transaction, bounds, known_today, AT_START)?;
+        let most = [AT_START, AT_START.saturating_mul(NAMES_OF_A_ROW)];
+        delete_old(&transaction, bounds, known_today, most)?;
         transaction.commit()?;
         Ok(())
     }
@@ -113,11 +114,13 @@ pub(super) fn write(
             rows.insert(account, day, list)?;
         }
     }
+    let names = i64::try_from(rows.names.len()).unwrap_or(i64::MAX);
     let rows = rows.note()?;
     let count = i64::try_from(receipts.len()).unwrap_or(i64::MAX);
     t.prepare_cached("UPDATE settings SET value = CAST(value AS INTEGER) + ?2 WHERE name = ?1")?
         .execute(params![NOTED, count])?;
-    delete_old(t, bounds, known_today, rows.saturating_mul(2))
+    let most = [rows, rows.saturating_mul(NAMES_OF_A_ROW).max(names)].map(|count| count.saturating_mul(2));
+    delete_old(t, bounds, known_today, most)
 }
 
 /// Notes the name of a group that was written, and where receipts are kept that it was with its receipts: in one statement, for each group
@@ -226,7 +229,13 @@ impl<'t> Rows<'t> {
     }
 }
 
-fn delete_old(t: &Transaction<'_>, bounds: ReceiptBounds, known_today: Day, rows_max: i64) -> Result<(), StoreError> {
+/// At most so many rows, and names of rows.
+fn delete_old(
+    t: &Transaction<'_>,
+    bounds: ReceiptBounds,
+    known_today: Day,
+    [rows_max, names_max]: [i64; 2],
+) -> Result<(), StoreError> {
     let mut delete = t.prepare_cached(
         // Those before the first of the days that are kept. Where a clock was ahead, what came then stays, and what follows too, until it
         // has come so far.
@@ -243,7 +252,7 @@ fn delete_old(t: &Transaction<'_>, bounds: ReceiptBounds, known_today: Day, rows
     }
     bytes::dropped(t, dropped)?;
     last = last.max(bytes::keep_within(t, bounds.bytes_max)?);
-    names::delete_old(t, too_old, rows_max)?;
+    names::delete_old(t, too_old, names_max)?;
     if let Some(last) = last {
         // A clock that was ahead has days deleted that are looked at when it is right again.
         t.prepare_cached("UPDATE settings SET value = max(CAST(value AS INTEGER), ?2) WHERE name = ?1")?
@@ -270,6 +279,8 @@ const NOTED: &str = "receipt lists noted";
 const NOTED_GROUP: &str = "receipt lists group";
 /// How many rows of too long ago a start deletes.
 const AT_START: i64 = 1_000;
+/// How many names a start deletes for each row, and a group at least: most rows have one.
+const NAMES_OF_A_ROW: i64 = 64;
 /// How many receipts a row has at most: some 100 KB, so that one is read without the others of a busy second.
 const LINES_MAX: u32 = 256;
 

@@ -84,28 +84,22 @@ pub(super) fn rows(connection: &Connection, account: &AccountId, name: &str) -> 
     Ok(rows.collect::<Result<Vec<i64>, rusqlite::Error>>()?)
 }
 
-/// Deletes names of days that are too old, or of which no receipts are left: at most some more than a group writes.
-pub(super) fn delete_old(t: &Transaction<'_>, too_old: i64, rows_max: i64) -> Result<(), StoreError> {
-    let most = rows_max.saturating_mul(NAMES_OF_A_ROW);
-    // A day of which the oldest row is left is kept whole.
-    let oldest: Option<i64> = t
-        .prepare_cached("SELECT day FROM receipt_lists ORDER BY seq LIMIT 1")?
-        .query_row([], |row| row.get(0))
-        .optional()?;
-    let kept_from = oldest.map_or(too_old, |oldest| too_old.max(oldest));
+/// Deletes names of days that are too old, or of which no receipts are left: so many at most of each kind.
+pub(super) fn delete_old(t: &Transaction<'_>, too_old: i64, most: i64) -> Result<(), StoreError> {
     t.prepare_cached(
         "DELETE FROM receipt_names WHERE (day, name, seq) IN (
              SELECT day, name, seq FROM receipt_names WHERE day < ?1 ORDER BY day LIMIT ?2)",
     )?
-    .execute([kept_from, most])?;
+    .execute([too_old, most])?;
     // A block of a clock that was ahead stays, and those behind it too, until the clock has come so far.
     let first = t
         .prepare_cached("SELECT block, day FROM receipt_name_blocks ORDER BY block LIMIT 1")?
         .query_row([], |row| Ok((row.get::<_, i64>(0)?, row.get::<_, i64>(1)?)))
         .optional()?;
-    let Some((block, _)) = first.filter(|(_, day)| *day < kept_from) else {
+    let Some((block, day)) = first else { return Ok(()) };
+    if day >= too_old && !has_no_rows(t, block)? {
         return Ok(());
-    };
+    }
     let deleted = t
         .prepare_cached(
             "DELETE FROM receipt_names_of_blocks WHERE (block, name, seq) IN (
@@ -119,13 +113,23 @@ pub(super) fn delete_old(t: &Transaction<'_>, too_old: i64, rows_max: i64) -> Re
     Ok(())
 }
 
+/// Whether surely none of a block's rows is left: rows go in order, and one that the block behind it names is gone. Days do not tell it, for
+/// a clock that was ahead leaves rows of a late day among those of earlier ones.
+fn has_no_rows(t: &Transaction<'_>, block: i64) -> Result<bool, StoreError> {
+    let sql = "SELECT n.seq < coalesce((SELECT min(seq) FROM receipt_lists), 9223372036854775807)
+         FROM receipt_name_blocks b CROSS JOIN receipt_names_of_blocks n ON n.block = b.block
+         WHERE b.block > ?1 ORDER BY b.block LIMIT 1";
+    Ok(t.prepare_cached(sql)?
+        .query_row([block], |row| row.get(0))
+        .optional()?
+        .unwrap_or(false))
+}
+
 /// How many names a block has, but for those of its last group. With 64 Ki a block has some 400 pages; ten million calls a day are 150
 /// blocks.
 const BLOCK_MAX: i64 = 65_536;
 /// The most rows that are looked through for one name.
 const ROWS_MAX: u32 = 64;
-/// How many names are deleted for each row: a row has 256 receipts at most, and most have one.
-const NAMES_OF_A_ROW: i64 = 64;
 
 #[cfg(test)]
 mod tests {

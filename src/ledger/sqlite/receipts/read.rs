@@ -57,7 +57,7 @@ fn add_end_users(connection: &Connection, account: &AccountId, sums: &mut EndUse
         connection.prepare_cached("SELECT list FROM receipt_lists WHERE account = ?1 AND at >= ?2 AND at < ?3")?;
     let mut rows = statement.query(params![account.as_str(), from.start().0, to.next().start().0])?;
     while let Some(row) = rows.next()? {
-        for line in text(row, 0)?.lines() {
+        for line in lines(row, 0)? {
             sums.add(receipt(account, line))?;
         }
     }
@@ -89,7 +89,7 @@ fn newest(connection: &Connection, query: &ReceiptQuery) -> Result<ReceiptPage, 
     let (mut count, mut looked_through) = (0usize, 0u32);
     while let Some(row) = rows.next()? {
         let row_place: [i64; 3] = [row.get(0)?, row.get(1)?, row.get(2)?];
-        let lines: Vec<&str> = text(row, 3)?.lines().collect();
+        let lines: Vec<&[u8]> = lines(row, 3)?.collect();
         // Of the row where the page before ended, those before its last.
         let lines = match row_place == before.row {
             true => lines.get(..before.lines).unwrap_or(&lines),
@@ -146,8 +146,8 @@ fn find(connection: &Connection, account: &AccountId, call: &CallName) -> Result
             while let Some(row) = rows.next()?
                 && bytes > 0
             {
-                let list = text(row, 0)?;
-                if find_in(list, account, (call, &marks), &mut page) {
+                let list = row.get_ref(0)?.as_bytes().map_err(corrupt)?;
+                if find_in(lines(row, 0)?, account, (call, &marks), &mut page) {
                     return Ok(page);
                 }
                 bytes = bytes.saturating_sub(list.len());
@@ -159,7 +159,7 @@ fn find(connection: &Connection, account: &AccountId, call: &CallName) -> Result
         let mut statement = connection.prepare_cached(sql)?;
         let mut rows = statement.query(params![seq, account.as_str()])?;
         while let Some(row) = rows.next()? {
-            if find_in(text(row, 0)?, account, (call, &marks), &mut page) {
+            if find_in(lines(row, 0)?, account, (call, &marks), &mut page) {
                 return Ok(page);
             }
         }
@@ -168,9 +168,17 @@ fn find(connection: &Connection, account: &AccountId, call: &CallName) -> Result
 }
 
 /// Looks for a call in the lines of a row. Whether it is there.
-fn find_in(list: &str, account: &AccountId, (call, marks): (&CallName, &[String]), page: &mut ReceiptPage) -> bool {
-    let is_marked = |line: &&str| marks.iter().any(|mark| line.contains(mark));
-    for receipt in list.lines().rev().filter(is_marked).map(|line| receipt(account, line)) {
+fn find_in<'l>(
+    lines: impl DoubleEndedIterator<Item = &'l [u8]>,
+    account: &AccountId,
+    (call, marks): (&CallName, &[String]),
+    page: &mut ReceiptPage,
+) -> bool {
+    let is_marked = |line: &&[u8]| {
+        let line = String::from_utf8_lossy(line);
+        marks.iter().any(|mark| line.contains(mark))
+    };
+    for receipt in lines.rev().filter(is_marked).map(|line| receipt(account, line)) {
         match receipt {
             Ok(receipt) if call.is_of(&receipt) => {
                 page.receipts.push(receipt);
@@ -183,11 +191,16 @@ fn find_in(list: &str, account: &AccountId, (call, marks): (&CallName, &[String]
     false
 }
 
-fn text<'row>(row: &'row rusqlite::Row<'_>, at: usize) -> Result<&'row str, StoreError> {
-    row.get_ref(at)?.as_str().map_err(corrupt)
+/// The lines of a list, each as it stands there: a byte that is no text spoils its own line alone.
+fn lines<'row>(
+    row: &'row rusqlite::Row<'_>,
+    at: usize,
+) -> Result<impl DoubleEndedIterator<Item = &'row [u8]> + use<'row>, StoreError> {
+    let list = row.get_ref(at)?.as_bytes().map_err(corrupt)?;
+    Ok(list.strip_suffix(b"\n").unwrap_or(list).split(|byte| *byte == b'\n'))
 }
 
-fn receipt(account: &AccountId, line: &str) -> Result<Receipt, StoreError> {
+fn receipt(account: &AccountId, line: &[u8]) -> Result<Receipt, StoreError> {
     let (resolved, billed) = parts(line)?;
     Ok(Receipt {
         resolved,
@@ -195,8 +208,9 @@ fn receipt(account: &AccountId, line: &str) -> Result<Receipt, StoreError> {
     })
 }
 
-fn parts(line: &str) -> Result<(Timestamp, &str), StoreError> {
-    let (resolved, billed) = line
+fn parts(line: &[u8]) -> Result<(Timestamp, &str), StoreError> {
+    let (resolved, billed) = std::str::from_utf8(line)
+        .map_err(corrupt)?
         .split_once(' ')
         .ok_or_else(|| corrupt("a receipt without its time"))?;
     Ok((Timestamp(resolved.parse().map_err(corrupt)?), billed))
@@ -229,7 +243,7 @@ fn sums_of_receipts(t: &Connection, from: i64) -> Result<Sums, StoreError> {
     let mut all = Sums::new();
     while let Some(row) = rows.next()? {
         let (account, day): (String, i64) = (row.get(0)?, row.get(1)?);
-        for line in text(row, 2)?.lines() {
+        for line in lines(row, 2)? {
             let Ok((_, billed)) = parts(line) else { continue };
             let Ok(usage) = UsageOfReceipt::of_compact(billed) else {
                 continue;

@@ -142,6 +142,38 @@ fn by_a_clock_that_is_ahead_nothing_is_too_old() {
     assert_eq!(rig.rows().len(), 1);
 }
 
+/// Its row is the oldest then, and of a late day: by that the names of all days before went, each with the group that wrote it.
+#[test]
+fn a_row_of_a_clock_that_was_ahead_takes_no_names_with_it() {
+    let mut rig = Rig::new();
+    rig.keep(30, u64::MAX);
+    rig.write_receipts(&[receipt("acme", 0, NOW.plus_millis(90 * DAY_MS), None)], NOW);
+    let names = |rig: &Rig| rig.number("SELECT count(*) FROM receipt_names_of_blocks");
+    for n in 1..=3 {
+        rig.write_receipts(&[receipt("acme", n, NOW, Some(&format!("gen-{n}")))], NOW);
+        assert_eq!(names(&rig), i64::try_from(n).unwrap());
+    }
+}
+
+/// A row has up to 256 receipts: by a bound for each row, more names came than went.
+#[test]
+fn as_many_names_go_as_come() {
+    let mut rig = Rig::new();
+    rig.keep(30, u64::MAX);
+    let names = |rig: &Rig| rig.number("SELECT count(*) FROM receipt_names_of_blocks");
+    let day = |rig: &mut Rig, days: i64| {
+        let now = NOW.plus_millis(days * DAY_MS);
+        let of_day: Vec<Receipt> = (0..250)
+            .map(|n| receipt("acme", n, now, Some(&format!("gen-{days}-{n}"))))
+            .collect();
+        rig.write_receipts(&of_day, now);
+    };
+    for days in 0..40 {
+        day(&mut rig, days);
+    }
+    assert!(names(&rig) <= 32 * 250, "{}", names(&rig));
+}
+
 #[test]
 fn the_oldest_rows_go_until_what_is_left_is_within_the_bytes() {
     let mut rig = Rig::new();
