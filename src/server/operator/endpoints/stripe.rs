@@ -34,7 +34,19 @@ fn late(call: &Call<'_>) {
             payments.refund_unassigned();
             "a refund is not taken".to_owned()
         }
-        Ok(Notice::WentBack { .. } | Notice::Other { .. }) => return,
+        Ok(Notice::WentBack {
+            kind,
+            payment,
+            disputed,
+            ..
+        }) => {
+            if kind == stripe::DISPUTE_CREATED {
+                payments.disputed();
+            }
+            let payment = payment.unwrap_or_else(|| "a payment that it does not name".to_owned());
+            format!("it says {kind}{} of {payment}", over(disputed))
+        }
+        Ok(Notice::Other { .. }) => return,
         Err(error) => {
             payments.unassigned();
             format!("nothing is credited for it, and it cannot be read ({error})")
