@@ -109,8 +109,13 @@ impl Meter {
     pub(in crate::gateway) fn has_answered(&self, ends: bool) -> bool {
         match &self.tap {
             Tap::Stream(tap) => tap.done() || ((tap.finished() || ends) && !tap.error_event() && !tap.died()),
-            Tap::Whole(_) => ends,
+            Tap::Whole(whole) => ends && whole.is_answer(),
         }
+    }
+
+    /// Whether the whole answer that has passed on, and has ended, was none: it began to pass before that was known.
+    pub(in crate::gateway) fn was_nothing(&self) -> bool {
+        matches!(&self.tap, Tap::Whole(whole) if whole.is_nothing())
     }
 
     /// Whether nothing of the answer is passed on yet, but for white space: of a whole one before its end, of a stream that is to begin with

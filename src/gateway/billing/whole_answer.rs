@@ -85,16 +85,26 @@ impl Whole {
         !self.passes() && self.tap.is_broken()
     }
 
+    /// Whether all that came is an answer.
+    pub(super) fn is_answer(&self) -> bool {
+        let has_content = match self.is_vectors {
+            true => self.tap.has_vectors(),
+            false => self.tap.has_choices(),
+        };
+        self.tap.complete() && self.tap.is_object() && !self.tap.is_error() && has_content
+    }
+
+    /// Whether what came is neither an answer nor an error.
+    pub(super) fn is_nothing(&self) -> bool {
+        !self.is_answer() && !self.tap.is_error()
+    }
+
     /// The answer's end: it is passed on, if it is an answer. What of it was kept leaves in `body`.
     pub(super) fn end(&mut self, body: &mut Option<Bytes>) -> Passed {
         if self.tap.is_cut() {
             return Passed::Cut;
         }
-        let has_content = match self.is_vectors {
-            true => self.tap.has_vectors(),
-            false => self.tap.has_choices(),
-        };
-        let is_answer = self.tap.complete() && self.tap.is_object() && !self.tap.is_error() && has_content;
+        let is_answer = self.is_answer();
         match std::mem::replace(&mut self.leaves, Leaves::All) {
             Leaves::All => {}
             kept if !is_answer => {

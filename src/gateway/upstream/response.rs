@@ -180,6 +180,11 @@ pub(in crate::gateway) fn piece(
             let Some(call) = ctx.call() else { return Ok(()) };
             if matches!(&call.answer, Answer::Metered(meter) if meter.has_answered(ends)) {
                 succeeded(call, clock);
+            } else if ends && matches!(&call.answer, Answer::Metered(meter) if meter.was_nothing()) {
+                // How its call ended is for what came of it to say.
+                if let Some(attempt) = &call.attempt {
+                    attempt.candidate.breaker.failed(clock, None);
+                }
             }
             return Ok(());
         }
