@@ -6,7 +6,8 @@
 #[derive(Debug)]
 pub(crate) struct ChunkCheck {
     at: At,
-    /// A line without a size is left to whoever reads the body: only then is what came before it passed on.
+    /// A line whose first byte is none of a size is left to whoever reads the body, who refuses it as well: only then is what came before it
+    /// passed on. One that would be taken for the last is not left: see [`is_taken_for_last`].
     leaves_sizes: bool,
     /// Chunks whose line has come since [`ChunkCheck::take_lines`].
     lines: usize,
@@ -79,7 +80,11 @@ impl ChunkCheck {
                 self.at = At::Data(size.saturating_add(LINE_END));
                 continue;
             }
-            if self.leaves_sizes && matches!(self.at, At::Begin) {
+            if self.leaves_sizes
+                && matches!(self.at, At::Begin)
+                && !byte.is_ascii_hexdigit()
+                && !is_taken_for_last(byte)
+            {
                 self.at = At::Size(0);
             }
             self.at = self.at.after(byte)?;
@@ -98,6 +103,11 @@ impl ChunkCheck {
     pub(super) fn take_lines(&mut self) -> usize {
         std::mem::take(&mut self.lines)
     }
+}
+
+/// Whether a line that begins so, and says no size, has the size 0 for the parser behind this one (httparse).
+fn is_taken_for_last(byte: u8) -> bool {
+    matches!(byte, b'\r' | b'\n' | b';' | b' ' | b'\t')
 }
 
 /// The size that a line without extension says, and the line's length, when all of it is there: nearly every line.
@@ -219,7 +229,8 @@ mod tests {
     fn a_line_without_a_size_is_refused() {
         for line in ["\r\n", ";x\r\n", " \r\n", " 0\r\n", "x\r\n", "-0\r\n"] {
             assert_eq!(check(line.as_bytes()), Err(Misframed), "{line:?}");
-            assert_eq!(ChunkCheck::of_answer().read(line.as_bytes()), Ok(()), "{line:?}");
+            let left = matches!(line, "x\r\n" | "-0\r\n");
+            assert_eq!(ChunkCheck::of_answer().read(line.as_bytes()).is_ok(), left, "{line:?}");
             assert_eq!(
                 check(format!("5\r\nhello\r\n{line}\r\n").as_bytes()),
                 Err(Misframed),
