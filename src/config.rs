@@ -18,6 +18,7 @@ mod remote;
 mod required;
 pub(crate) mod secrets;
 mod shape;
+pub(crate) mod stamps;
 mod store;
 mod stripe;
 mod traces;

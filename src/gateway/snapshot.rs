@@ -3,6 +3,7 @@
 mod openai_model;
 
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use serde::Serialize;
@@ -14,6 +15,7 @@ use super::api::pages::Pages;
 use super::upstream::providers::{Upstream, Upstreams};
 use super::upstream::targets::{Candidate, Candidates};
 use crate::clock::Clock;
+use crate::config::stamps::{Stamp, stamps};
 use crate::config::{Config, ConfigError, Credential, TextDigest, Traces, secrets};
 use crate::net::certificates::{Certificate, HTTP_1, HTTP_1_AND_2};
 use crate::pure::catalogue::{Catalogue, Model, Purpose};
@@ -39,6 +41,8 @@ pub struct Snapshot {
     pub(crate) catalogue_modified: Option<Timestamp>,
     /// That of the catalogue's text.
     catalogue_digest: TextDigest,
+    /// What was seen of the configuration's files before any but that of the configuration itself was read.
+    pub(crate) stamps: Vec<(PathBuf, Stamp)>,
     /// What the listener greets with over TLS.
     pub(crate) certificate: Option<Arc<Certificate>>,
     /// What the listener of operators greets with over TLS.
@@ -83,6 +87,7 @@ impl Snapshot {
     /// As [`Config::load_catalogue`], when a secret is missing that a gateway needs, and when a provider or the listener's TLS cannot be set
     /// up (a certificate file that cannot be read).
     pub fn load(config: Config, upstreams: &Upstreams) -> Result<Snapshot, ConfigError> {
+        let stamps = stamps(&config);
         let (whole, catalogue_digest) = config.load_catalogue_and_digest()?;
         if let Some(problem) = secrets::problems(&config).into_iter().next() {
             return Err(config.mistake(problem));
@@ -133,6 +138,7 @@ impl Snapshot {
             pages,
             catalogue_modified,
             catalogue_digest,
+            stamps,
             certificate: certificate.map(Arc::new),
             operator_certificate: operator_certificate.map(Arc::new),
             warnings,

@@ -1,14 +1,14 @@
 //! Re-reads configuration, catalogue and certificate when their files change, or on SIGHUP. A broken file is refused and the old state stays.
 
-use std::os::unix::fs::MetadataExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwap;
 
 use crate::clock::monotonic;
+use crate::config::stamps::{Stamp, files, stamps};
 use crate::config::{Config, ConfigError};
 use crate::gateway::snapshot::Snapshot;
 use crate::gateway::upstream::providers::Upstreams;
@@ -39,10 +39,6 @@ pub struct Reloader {
     began: Config,
     telemetry: Arc<Telemetry>,
 }
-
-/// What tells one version of a file from the next. An import may keep the time of the last write; a file that may be read now says so by
-/// its mode, and the time of its last change.
-type Stamp = Option<(SystemTime, u64, u64, u32, i64, i64)>;
 
 impl Reloader {
     /// A reloader for the snapshot's files as they are now.
@@ -216,44 +212,13 @@ fn has_operator_tls(config: &Config) -> bool {
     config.operator.as_ref().is_some_and(|operator| operator.tls.is_some())
 }
 
-/// What is seen of the files of a snapshot; nothing where they have changed since they were read, so that the next look reads them.
+/// What was seen of the files of a snapshot before they were read; nothing where the configuration, which was read before that, has changed,
+/// so that the next look reads them.
 fn seen_of(snapshot: &Snapshot) -> Vec<(PathBuf, Stamp)> {
-    let seen = stamps(&snapshot.config);
     match snapshot.is_as_read() {
-        true => seen,
+        true => snapshot.stamps.clone(),
         false => Vec::new(),
     }
-}
-
-fn stamps(config: &Config) -> Vec<(PathBuf, Stamp)> {
-    files(config).map(|path| (path.clone(), stamp(path))).collect()
-}
-
-/// The files that a configuration rests on.
-fn files(config: &Config) -> impl Iterator<Item = &PathBuf> {
-    let operator_tls = config.operator.iter().flat_map(|operator| &operator.tls);
-    let of_tls = config.tls.iter().chain(operator_tls);
-    let of_tls = of_tls.flat_map(|tls| [&tls.cert, &tls.key]);
-    let authorities = config
-        .providers
-        .values()
-        .filter_map(|provider| provider.ca_file.as_ref());
-    [&config.path, &config.catalogue]
-        .into_iter()
-        .chain(of_tls)
-        .chain(authorities)
-}
-
-fn stamp(path: &Path) -> Stamp {
-    let metadata = std::fs::metadata(path).ok()?;
-    Some((
-        metadata.modified().ok()?,
-        metadata.len(),
-        metadata.ino(),
-        metadata.mode(),
-        metadata.ctime(),
-        metadata.ctime_nsec(),
-    ))
 }
 
 /// Lines about models in one log of a reload; `tollgate catalogue import --dry-run` shows all of them before.
@@ -264,6 +229,8 @@ const RETRY_EVERY: Duration = Duration::from_secs(5);
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+
     use super::*;
 
     fn config(text: &str) -> Config {
@@ -304,6 +271,29 @@ mod tests {
         assert!(matches!(late.check(false), Reloaded::Unchanged));
         let price = current.load().catalogue.models()[0].pricing.prompt.to_string();
         assert_eq!(price, "0.0000023");
+    }
+
+    /// Its certificates were read with the catalogue, and looked at when the gateway had begun.
+    #[test]
+    fn a_file_of_certificates_that_was_changed_before_the_first_look_is_read_by_it() {
+        let folder = tempfile::tempdir().unwrap();
+        catalogue(&folder.path().join("catalogue.yaml"), "0.000001");
+        let pki = rcgen::generate_simple_self_signed(["a.example".to_owned()]).unwrap();
+        let authority = folder.path().join("ca.pem");
+        std::fs::write(&authority, pki.cert.pem()).unwrap();
+        let path = folder.path().join("t.yaml");
+        let text = format!(
+            "providers: {{ p: {{ base_url: 'https://127.0.0.1:1', ca_file: {} }} }}\ncatalogue: {}\n",
+            authority.display(),
+            folder.path().join("catalogue.yaml").display()
+        );
+        std::fs::write(&path, text).unwrap();
+        let upstreams = Upstreams::default();
+        let snapshot = Snapshot::load(Config::load(&path).unwrap(), &upstreams).unwrap();
+        let current = Arc::new(ArcSwap::from_pointee(snapshot));
+        std::fs::write(&authority, format!("# Renewed.\n{}", pki.cert.pem())).unwrap();
+        let mut late = Reloader::new(&current, upstreams, |_| None);
+        assert!(matches!(late.check(false), Reloaded::Changed));
     }
 
     /// Its file is none that the old configuration names.
