@@ -4,7 +4,8 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use super::admin::credits::CreditOp;
@@ -148,15 +149,17 @@ pub fn listen(store: &Arc<Embedded>) -> Result<(), StoreError> {
     }
     let listener = in_folder(&path, |short| UnixListener::bind(short)).map_err(unavailable)?;
     std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600)).map_err(unavailable)?;
-    let (store, reading) = (Arc::downgrade(store), Arc::new(()));
+    let (store, places) = (Arc::downgrade(store), Places::default());
     let serve = move || {
         let mut failure = None;
         for stream in listener.incoming() {
-            let Some(store) = store.upgrade() else { return };
+            if store.strong_count() == 0 {
+                return;
+            }
             let Some(stream) = accepted("control socket", stream, &mut failure) else {
                 continue;
             };
-            if let Err(error) = answer(stream, store, &reading) {
+            if let Err(error) = begin(stream, &store, &places) {
                 log::warn!("control socket: {error}");
             }
         }
@@ -168,13 +171,39 @@ pub fn listen(store: &Arc<Embedded>) -> Result<(), StoreError> {
     Ok(())
 }
 
-/// Answers one command. What only reads is read on a thread of its own, one for each `reading`: whoever asks next does not wait for it, be it
-/// an act, or a call of the process before this one.
-fn answer(stream: UnixStream, store: Arc<Embedded>, reading: &Arc<()>) -> std::io::Result<()> {
+/// What is under way.
+#[derive(Default)]
+struct Places {
+    /// One clone for each connection that is answered.
+    all: Arc<()>,
+    /// How many of them read.
+    reads: Arc<AtomicUsize>,
+}
+
+/// Answers one command on a thread of its own: whoever asks next waits neither for what is read, be it an act or a call of the process before
+/// this one, nor for one who has connected and says nothing.
+fn begin(stream: UnixStream, store: &Weak<Embedded>, places: &Places) -> std::io::Result<()> {
     stream.set_read_timeout(Some(WAIT_MAX))?;
     stream.set_write_timeout(Some(WAIT_MAX))?;
+    if Arc::strong_count(&places.all) > CONNECTIONS_MAX {
+        return tell(&stream, &busy());
+    }
+    let (store, all, reads) = (Weak::clone(store), Arc::clone(&places.all), Arc::clone(&places.reads));
+    let answer = move || {
+        if let Err(error) = answer(&stream, &store, &reads) {
+            log::warn!("control socket: {error}");
+        }
+        drop(all);
+    };
+    std::thread::Builder::new()
+        .name("control-answer".to_owned())
+        .spawn(answer)
+        .map(|_| ())
+}
+
+fn answer(stream: &UnixStream, store: &Weak<Embedded>, reads: &AtomicUsize) -> std::io::Result<()> {
     let mut line = String::new();
-    BufReader::new((&stream).take(LINE_BYTES_MAX)).read_line(&mut line)?;
+    BufReader::new(stream.take(LINE_BYTES_MAX)).read_line(&mut line)?;
     if line.is_empty() {
         return Ok(()); // A probe for whether somebody listens.
     }
@@ -182,36 +211,31 @@ fn answer(stream: UnixStream, store: Arc<Embedded>, reading: &Arc<()>) -> std::i
         Ok(op) => op,
         Err(error) => {
             let unknown = AdminError::Invalid(format!("{UNKNOWN_COMMAND}: {error}"));
-            return tell(&stream, &Err(unknown));
+            return tell(stream, &Err(unknown));
         }
     };
-    if !op.only_reads() {
-        let _answering = store.answering();
-        let maker = Maker::of(&op);
-        let reply = store.run_blocking(op);
-        let told = tell(&stream, &reply);
-        if told.is_err()
-            && let (Some(maker), Ok(reply)) = (maker, &reply)
-        {
-            take_back(&store, maker, reply);
+    // Whoever asked hears nothing, and knows that nothing was done.
+    let Some(store) = store.upgrade() else { return Ok(()) };
+    if op.only_reads() {
+        if reads.fetch_add(1, Ordering::Relaxed) >= READS_MAX {
+            reads.fetch_sub(1, Ordering::Relaxed);
+            return tell(stream, &busy());
         }
+        let reply = store.run_blocking(op);
+        let told = tell(stream, &reply);
+        reads.fetch_sub(1, Ordering::Relaxed);
         return told;
     }
-    if Arc::strong_count(reading) > READS_MAX {
-        let busy = AdminError::Store("too much is read at once; ask again".to_owned());
-        return tell(&stream, &Err(busy));
+    let _answering = store.answering();
+    let maker = Maker::of(&op);
+    let reply = store.run_blocking(op);
+    let told = tell(stream, &reply);
+    if told.is_err()
+        && let (Some(maker), Ok(reply)) = (maker, &reply)
+    {
+        take_back(&store, maker, reply);
     }
-    let reading = Arc::clone(reading);
-    let read = move || {
-        if let Err(error) = tell(&stream, &store.run_blocking(op)) {
-            log::warn!("control socket: {error}");
-        }
-        drop(reading);
-    };
-    std::thread::Builder::new()
-        .name("control-read".to_owned())
-        .spawn(read)?;
-    Ok(())
+    told
 }
 
 /// Whoever asked for it has gone, and nobody has the text of what was made.
@@ -221,6 +245,10 @@ fn take_back(store: &Embedded, maker: Maker, reply: &AdminReply) {
     if let Err(error) = store.run_blocking(revoke) {
         log::error!("it cannot be revoked: {error}; see the log of acts");
     }
+}
+
+fn busy() -> Result<AdminReply, AdminError> {
+    Err(AdminError::Store("too much is asked at once; ask again".to_owned()))
 }
 
 fn tell(mut stream: &UnixStream, reply: &Result<AdminReply, AdminError>) -> std::io::Result<()> {
@@ -233,8 +261,9 @@ fn tell(mut stream: &UnixStream, reply: &Result<AdminReply, AdminError>) -> std:
 pub(crate) const OWNER_WAIT_MAX: Duration = Duration::from_secs(5);
 pub(crate) const OWNER_PAUSE: Duration = Duration::from_millis(10);
 
-/// Reads that run at once.
+/// Reads that run at once, and connections that are answered: acts wait for each other.
 const READS_MAX: usize = 32;
+const CONNECTIONS_MAX: usize = 256;
 
 /// What an owner says first of a line that is no command that it knows: all versions do.
 pub(crate) const UNKNOWN_COMMAND: &str = "not a command";

@@ -14,12 +14,15 @@ fn answered(store: &Arc<Embedded>, under_way: usize, op: &AdminOp) -> Result<Adm
     let mut text = serde_json::to_vec(op).unwrap();
     text.push(b'\n');
     (&asking).write_all(&text).unwrap();
-    let reading = Arc::new(());
-    let reads: Vec<Arc<()>> = std::iter::repeat_n(Arc::clone(&reading), under_way).collect();
-    answer(asked, Arc::clone(store), &reading).unwrap();
+    let reads = AtomicUsize::new(under_way);
+    answer(&asked, &Arc::downgrade(store), &reads).unwrap();
+    assert_eq!(reads.into_inner(), under_way);
+    said(asking)
+}
+
+fn said(asking: UnixStream) -> Result<AdminReply, AdminError> {
     let mut line = String::new();
     BufReader::new(asking).read_line(&mut line).unwrap();
-    drop(reads);
     serde_json::from_str(&line).unwrap()
 }
 
@@ -30,15 +33,32 @@ fn reads_have_a_bound_and_acts_do_not_wait_for_them() {
     let read = AdminOp::AccountList;
     assert!(answered(&store, 0, &read).is_ok());
     assert!(answered(&store, READS_MAX - 1, &read).is_ok());
-    let busy = Err(AdminError::Store("too much is read at once; ask again".to_owned()));
     for under_way in [READS_MAX, READS_MAX + 1] {
-        assert_eq!(answered(&store, under_way, &read), busy);
+        assert_eq!(answered(&store, under_way, &read), busy());
         let act = AdminOp::Maintenance { on: true };
         assert_eq!(
             answered(&store, under_way, &act),
             Ok(AdminReply::Maintenance { on: true })
         );
     }
+}
+
+/// It held up all others for half a minute.
+#[test]
+fn who_connects_and_says_nothing_holds_up_nobody_and_there_is_a_bound() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("ledger.db");
+    let store = Embedded::open(&path, Clock::System).unwrap();
+    listen(&store).unwrap();
+    let connected = || connect(&socket_path(&path)).unwrap();
+    let mut silent = vec![connected()];
+    let began = monotonic();
+    let act = AdminOp::Maintenance { on: true };
+    assert_eq!(ask_owner(&path, &act), Ok(AdminReply::Maintenance { on: true }));
+    silent.extend((1..CONNECTIONS_MAX).map(|_| connected()));
+    assert_eq!(said(connected()), busy());
+    assert!(began.elapsed() < WAIT_MAX);
+    drop(silent);
 }
 
 /// They had the texts of what they made, and were gone before they knew that they had made it.
@@ -88,7 +108,7 @@ fn what_was_made_for_somebody_who_has_gone_is_revoked_again() {
         text.push(b'\n');
         (&asking).write_all(&text).unwrap();
         drop(asking);
-        answer(asked, Arc::clone(&store), &Arc::new(())).unwrap_err();
+        answer(&asked, &Arc::downgrade(&store), &AtomicUsize::new(0)).unwrap_err();
     }
     let AdminReply::Keys { keys, .. } = store.run_blocking(AdminOp::KeyList { account }).unwrap() else {
         panic!("no keys");
@@ -164,7 +184,6 @@ fn a_command_that_its_owner_has_not_begun_is_given_to_the_next_one() {
     let unread = store_failed(&StoreError::Unavailable(STOPPED.to_owned()).to_string());
     let answers = vec![Some(unread), None, Some(listed())];
     assert_eq!(answered_by(&path, &read, answers), (listed(), 3));
-    let busy = || store_failed("too much is read at once; ask again");
     assert_eq!(answered_by(&path, &read, vec![Some(busy())]), (busy(), 1));
     // Nobody has it any more: the command does.
     drop(Embedded::open(&path, Clock::System).unwrap());
