@@ -1,7 +1,7 @@
 //! What a process takes over at its start: the lock, and the accounts of the file.
 
 use std::collections::BTreeMap;
-use std::fs::{File, OpenOptions};
+use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{self, ErrorKind};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
@@ -100,8 +100,16 @@ pub(super) fn take_lock(path: &Path) -> Result<File, StoreError> {
         let why = crate::ledger::folder::denied(&lock_path, &error);
         unavailable(format!("cannot open {}: {why}", lock_path.display()))
     })?;
-    lock.try_lock().map_err(|_| owned_by_another(path))?;
-    Ok(lock)
+    match lock.try_lock() {
+        Ok(()) => Ok(lock),
+        Err(TryLockError::WouldBlock) => Err(owned_by_another(path)),
+        Err(TryLockError::Error(error)) => Err(cannot_lock(&lock_path, &error)),
+    }
+}
+
+/// Nobody need have it: some file systems have no locks.
+pub(super) fn cannot_lock(lock: &Path, error: &io::Error) -> StoreError {
+    StoreError::Unavailable(format!("cannot lock {}: {error}", lock.display()))
 }
 
 /// What the file says, which ledger was opened last, is left as it is.

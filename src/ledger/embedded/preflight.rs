@@ -1,12 +1,12 @@
 //! Whether the embedded ledger could be opened, tried without opening it.
 
-use std::fs::{File, OpenOptions};
+use std::fs::{File, OpenOptions, TryLockError};
 use std::io::ErrorKind;
 use std::path::Path;
 use std::time::Duration;
 
 use super::Embedded;
-use super::load::owned_by_another;
+use super::load::{cannot_lock, owned_by_another};
 use super::place::{self, kept};
 use crate::clock::monotonic;
 use crate::ledger::{StoreError, folder, sqlite};
@@ -58,7 +58,11 @@ impl Embedded {
 
 fn is_owned(lock: &Path) -> Result<bool, StoreError> {
     match OpenOptions::new().write(true).open(lock) {
-        Ok(file) => Ok(file.try_lock().is_err()),
+        Ok(file) => match file.try_lock() {
+            Ok(()) => Ok(false),
+            Err(TryLockError::WouldBlock) => Ok(true),
+            Err(TryLockError::Error(error)) => Err(cannot_lock(lock, &error)),
+        },
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(false),
         Err(error) => Err(StoreError::Unavailable(format!(
             "cannot open {}: {}",
