@@ -242,6 +242,7 @@ mod tests {
         clock.advance(5_000);
         server.ask("HSET tg1:{beta} used x");
         audits(2, 5);
+        audits(2, 5);
         server.ask("HINCRBY tg1:{acme} avail -7");
         audits(1, 5);
         server.ask("HSET tg1:{beta} used 0");

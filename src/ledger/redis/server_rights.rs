@@ -113,7 +113,7 @@ impl Probe {
 }
 
 /// What the ledger cannot do without. Sent together, in this order.
-fn probes() -> [Probe; 8] {
+fn probes() -> [Probe; 9] {
     let key = format!("{PREFIX}probe");
     let on_key = |name: &str| {
         let mut command = redis::cmd(name);
@@ -141,6 +141,8 @@ fn probes() -> [Probe; 8] {
         Probe::of_key(redis::cmd("TIME"), "+time"),
         Probe::of_key(redis::cmd("ROLE"), "+role"),
         Probe::of_key(wait, "+wait"),
+        // By this a subscription is kept.
+        Probe::of_key(redis::cmd("PING"), "+@connection"),
         Probe::of_channel(&channel(), &nothing),
     ]
 }
@@ -193,6 +195,7 @@ mod tests {
             ("+@pubsub", ""),
             ("+time", ""),
             ("+role", ""),
+            ("+@connection", "+auth +hello +client +select"),
             // Others of +@connection have it with them.
             ("+wait", "-wait"),
         ] {

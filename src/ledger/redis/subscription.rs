@@ -31,14 +31,29 @@ enum Server {
 
 /// Follows what is published, for ever. While it does, what was looked up holds until it is changed.
 pub(super) async fn subscribe(shared: Arc<Shared>) {
-    let mut last = None;
+    let (mut last, mut told) = (None, None);
     loop {
         if let Err(error) = follow(&shared, &mut last).await {
-            log::debug!("the subscription to changes ended: {error}");
+            let text = error.to_string();
+            if is_refused(&error) && told.as_ref() != Some(&text) {
+                log::warn!(
+                    "changes are not heard of, and what was looked up is asked for again each second: the ledger's user needs +@pubsub and \
+                     +@connection, and commands by their own names: {text}"
+                );
+                told = Some(text);
+            } else {
+                log::debug!("the subscription to changes ended: {text}");
+            }
         }
         shared.cache.subscription_ended();
         tokio::time::sleep(SUBSCRIBE_AGAIN).await;
     }
+}
+
+/// Whether the server does not let its user subscribe, or keep a subscription: it says so each time.
+pub(super) fn is_refused(error: &StoreError) -> bool {
+    let text = error.to_string();
+    text.contains(NO_PERMISSION) || text.contains("unknown command")
 }
 
 /// `last`: where the address led to last.
@@ -215,14 +230,19 @@ async fn read_maintenance(shared: &Shared) -> Result<(), StoreError> {
     Ok(())
 }
 
-fn failed(error: RedisError) -> StoreError {
-    unavailable(&error.to_string())
+pub(super) fn failed(error: RedisError) -> StoreError {
+    match error.code() {
+        Some(NO_PERMISSION) => unavailable(&format!("{NO_PERMISSION}: {error}")),
+        _ => unavailable(&error.to_string()),
+    }
 }
 
 fn after(pause: Duration) -> Instant {
     crate::clock::monotonic() + pause
 }
 
+/// The code of what a user has no right to.
+const NO_PERMISSION: &str = "NOPERM";
 /// How long the subscription may take to be made; to be connected to one master of many; and the pause after one that has ended.
 const CONNECT_WITHIN: Duration = Duration::from_secs(2);
 const MASTER_WITHIN: Duration = Duration::from_millis(500);

@@ -34,6 +34,21 @@ fn is_revoked(ledger: &Ledger, digest: &KeyDigest) -> Option<bool> {
     found.map(|found| found.key.revoked.is_some())
 }
 
+/// It was told at debug alone, five times a second, while all that was looked up was asked for again and again.
+#[test]
+fn a_server_that_lets_its_user_not_subscribe_is_told_from_one_that_is_away() {
+    let server = RedisServer::start();
+    server.ask("ACL SETUSER gateway reset on >s3cret ~* &* +@all -subscribe");
+    let url = server.url().replace("redis://", "redis://gateway:s3cret@");
+    let mut connection = redis::Client::open(url).unwrap().get_connection().unwrap();
+    let refused = redis::cmd("SUBSCRIBE").arg("x").exec(&mut connection).unwrap_err();
+    assert!(subscription::is_refused(&subscription::failed(refused)));
+    let unknown = redis::cmd("SUBSCRIBES").arg("x").exec(&mut connection).unwrap_err();
+    assert!(subscription::is_refused(&subscription::failed(unknown)));
+    let other = redis::cmd("SUBSCRIBE").exec(&mut connection).unwrap_err();
+    assert!(!subscription::is_refused(&subscription::failed(other)));
+}
+
 /// A key that the gateway knows is revoked by another: it is heard long before what is known is read again for its age, a minute.
 fn a_revocation_is_heard(gateway: &Ledger, other: &Ledger, digest: &KeyDigest) {
     until("the gateway knows the key", || {
