@@ -116,18 +116,26 @@ pub fn import(config: &Config, rules: &Path, source: &Path, list: &str, write: W
 /// Writes a file beside the old one and puts it in its place, so that no reader sees half of it. It is as old as `time` says, else new.
 fn replace(path: &Path, text: &str, time: Option<SystemTime>) -> std::io::Result<()> {
     use std::io::Write as _;
-    // Another gateway or command may do the same at this moment.
-    let fresh = path.with_extension(format!("{}.new", std::process::id()));
-    let mut file = std::fs::File::create(&fresh)?;
-    file.write_all(text.as_bytes())?;
-    if let Some(time) = time {
-        file.set_modified(time)?;
+    // Another gateway or command may do the same at this moment, in another container under the same number of a process.
+    let fresh = path.with_extension(format!("{}.new", crate::clock::unique().simple()));
+    let mut file = std::fs::File::create_new(&fresh)?;
+    let mut write = || {
+        file.write_all(text.as_bytes())?;
+        if let Some(time) = time {
+            file.set_modified(time)?;
+        }
+        file.sync_all()?;
+        if let Ok(old) = std::fs::metadata(path) {
+            file.set_permissions(old.permissions())?;
+        }
+        std::fs::rename(&fresh, path)
+    };
+    let written = write();
+    if written.is_err() {
+        // What is left of it is of no use; why it failed is told already.
+        let _ = std::fs::remove_file(&fresh);
     }
-    file.sync_all()?;
-    if let Ok(old) = std::fs::metadata(path) {
-        file.set_permissions(old.permissions())?;
-    }
-    std::fs::rename(&fresh, path)
+    written
 }
 
 #[cfg(test)]

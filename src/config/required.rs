@@ -18,6 +18,11 @@ pub(super) fn unstated(text: &str) -> Option<String> {
     if let Some(key) = STATED.iter().find(|key| is_null(&root, key)) {
         return Some(problem(key));
     }
+    if let Some(receipts) = root.get("receipts")
+        && let Some(key) = STATED_OF_RECEIPTS.iter().find(|key| is_null(receipts, key))
+    {
+        return Some(format!("receipts: {}", problem(key)));
+    }
     let providers = root.get("providers")?.as_mapping()?;
     providers.iter().find_map(|(name, provider)| {
         let key = STATED_OF_PROVIDERS.iter().find(|key| is_null(provider, key))?;
@@ -25,7 +30,17 @@ pub(super) fn unstated(text: &str) -> Option<String> {
     })
 }
 
-const STATED: [&str; 6] = ["store", "store_env", "tls", "operator_listen", "operator_tls", "stripe"];
+const STATED: [&str; 8] = [
+    "store",
+    "store_env",
+    "tls",
+    "operator_listen",
+    "operator_tls",
+    "stripe",
+    "catalogue_refresh",
+    "traces",
+];
+const STATED_OF_RECEIPTS: [&str; 3] = ["files", "keep_days", "bytes_max"];
 const STATED_OF_PROVIDERS: [&str; 2] = ["api_key_env", "ca_file"];
 
 #[cfg(test)]
