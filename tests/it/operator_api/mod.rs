@@ -16,6 +16,7 @@ mod roles;
 mod session;
 mod spending;
 mod stripe;
+mod stripe_late;
 mod stripe_refunds;
 mod stripe_unassigned;
 mod twins;
