@@ -284,3 +284,24 @@ fn pages_of_receipts_go_on_where_the_page_before_ended() {
         assert_eq!(found, all, "{limit} a page");
     }
 }
+
+/// It ended the page, and every audit with all that this had found.
+#[test]
+fn a_byte_that_is_no_text_spoils_its_own_receipt_alone() {
+    let mut rig = Rig::new();
+    rig.keep(30, u64::MAX);
+    let all: Vec<Receipt> = (0..3).map(|n| receipt("acme", n, NOW, None)).collect();
+    rig.write_receipts(&all, NOW);
+    let list: Vec<u8> = rig.text("SELECT list FROM receipt_lists").into_bytes();
+    // In the second line.
+    let at = list.iter().position(|byte| *byte == b'\n').unwrap() + 20;
+    let mut hex = String::new();
+    for (place, byte) in list.iter().enumerate() {
+        let byte = if place == at { byte | 0x80 } else { *byte };
+        hex.push_str(&format!("{byte:02x}"));
+    }
+    rig.change(&format!("UPDATE receipt_lists SET list = CAST(x'{hex}' AS TEXT)"));
+    let page = rig.reader().page(&ReceiptQuery::newest(&acme(), 10)).unwrap();
+    assert_eq!((page.receipts.len(), page.unreadable), (2, 1));
+    rig.reader().witness(NOW.day(), &mut Vec::new()).unwrap();
+}
