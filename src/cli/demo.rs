@@ -205,9 +205,10 @@ fn addresses(wanted: Option<SocketAddr>) -> Result<([SocketAddr; 3], [OwnedFd; 3
         Err(error) if error.kind() == ErrorKind::AddrInUse => bind(loopback(0)),
         bound => bound,
     };
-    // Who takes any port starts several at once: two that find the usual ones free would both take them.
+    // Who takes any port starts several at once: two that find the usual ones free would both take them. One that is to be the public port
+    // would be bound twice.
     let beside = |port| match wanted {
-        Some(address) if address.port() == 0 => bind(loopback(0)),
+        Some(address) if [0, port].contains(&address.port()) => bind(loopback(0)),
         _ => usual(port),
     };
     let (listen, bound) = match wanted {

@@ -214,8 +214,10 @@ fn answer(stream: &UnixStream, store: &Weak<Embedded>, reads: &AtomicUsize) -> s
             return tell(stream, &Err(unknown));
         }
     };
-    // Whoever asked hears nothing, and knows that nothing was done.
-    let Some(store) = store.upgrade() else { return Ok(()) };
+    let Some(store) = store.upgrade() else {
+        // Nothing was done: the next owner can be asked.
+        return tell(stream, &Err(AdminError::Store(STOPPED.to_owned())));
+    };
     if op.only_reads() {
         if reads.fetch_add(1, Ordering::Relaxed) >= READS_MAX {
             reads.fetch_sub(1, Ordering::Relaxed);

@@ -61,6 +61,15 @@ fn its_ports_are_nobody_elses_until_it_listens() {
 }
 
 #[test]
+fn the_public_address_may_have_the_port_that_is_usual_for_another() {
+    // Where somebody listens there, nothing can be tried.
+    if let Ok((addresses, _sockets)) = addresses(Some(SocketAddr::from((Ipv4Addr::LOCALHOST, ADMIN_PORT)))) {
+        let [listen, admin, operator] = addresses.map(|address| address.port());
+        assert!(listen == ADMIN_PORT && admin != listen && operator != listen);
+    }
+}
+
+#[test]
 fn a_demo_is_set_up_from_nothing_and_again() {
     let folder = tempfile::tempdir().unwrap();
     let args = args(&folder, "127.0.0.1:0");

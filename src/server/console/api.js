@@ -124,7 +124,7 @@ export async function resume() {
 export async function signIn(token) { return signed(await ask("POST", "/v1/session", { token }, true)); }
 // Where that fails the session goes on, for whoever comes to this browser next: this page shows it still.
 export async function signOut() {
-  await ask("DELETE", "/v1/session");
+  await ask("DELETE", "/v1/session", undefined, true);
   forget();
 }
 

@@ -78,7 +78,7 @@ $("leave").addEventListener("click", async () => {
     turn += 1;
     signInView();
   } catch (error) {
-    if (operator() !== null) say($("notice"), `You are still signed in: ${error.message}`, true);
+    if (operator() !== null) say($("notice"), `You may still be signed in: ${error.message}`, true);
   }
 });
 $("skip").addEventListener("click", event => { event.preventDefault(); $("main").focus(); });

@@ -22,7 +22,7 @@ pub(super) struct Watch {
     down: BTreeMap<String, i64>,
     /// What is to be told of providers that are down, where the ledger has not said yet that it has it. It may have it all the same: the
     /// same event, by its id, is one however often it is raised.
-    pub(super) raising: BTreeMap<String, Event>,
+    pub(super) raising: BTreeMap<String, (Event, i64)>,
     /// When keys are looked at next; none: now.
     pub(super) keys_due: Option<Instant>,
     /// A look at them, while it runs, which says whether it was whole: all keys of a ledger take their time, and no event waits for them.
@@ -73,25 +73,22 @@ impl Watch {
             let of_provider = providers.entry(candidate.upstream.provider.name.as_str()).or_default();
             of_provider.insert(&candidate.model, &candidate.breaker);
         }
-        self.down.retain(|name, told_at| {
-            let targets = providers.get(name.as_str());
-            targets.is_some_and(|targets| !targets.values().any(|target| target.has_answered_since(*told_at)))
-        });
-        self.raising.retain(|name, _| providers.contains_key(name.as_str()));
+        let is_over = |name: &str, since_ms: i64| {
+            let targets = providers.get(name);
+            targets.is_none_or(|targets| targets.values().any(|target| target.has_answered_since(since_ms)))
+        };
+        self.down.retain(|name, told_at| !is_over(name, *told_at));
+        self.raising.retain(|name, (_, raised_at)| !is_over(name, *raised_at));
         for (name, targets) in providers {
-            if self.down.contains_key(name) {
+            if self.down.contains_key(name) || !is_provider_down(targets.values().copied(), clock) {
                 continue;
             }
-            if !is_provider_down(targets.values().copied(), clock) {
-                self.raising.remove(name);
-                continue;
-            }
-            let event = self.raising.entry(name.to_owned()).or_insert_with(|| {
+            let (event, _) = self.raising.entry(name.to_owned()).or_insert_with(|| {
                 let open = targets.iter().filter(|(_, target)| target.open_until() != 0);
                 let open: Vec<&str> = open.map(|(model, _)| *model).collect();
                 let data = json!({ "provider": name, "targets": open });
                 let id = format!("evt_{}", crate::clock::unique().simple());
-                Event::new(id, EventKind::ProviderDown, clock.now(), None, data)
+                (Event::new(id, EventKind::ProviderDown, clock.now(), None, data), now_ms)
             });
             match ledger.run(AdminOp::Event(EventOp::Raise(event.clone()))).await {
                 Ok(_) => {

@@ -129,20 +129,17 @@ impl Shared {
         let [name, order] = account_keys(account);
         let now = self.now_text();
         let books = self.run_script(link, &script::BOOKS, &[&name, &order], &[&now]).await?;
-        // Those of one that is passed over midway are not told: it is checked again, and they would count each time.
-        let mut findings = Vec::new();
-        let Some(tracked) = audit::audit(account, &books, &mut findings)? else {
-            report.findings.append(&mut findings);
+        let Some(tracked) = audit::audit(account, &books, &mut report.findings)? else {
             return Ok(());
         };
         for key in tracked {
             let of_key = usage_of_key(account, &key.clone().into());
             let keys: [&str; 2] = [&name, &of_key];
             let books = self.run_script(link, &script::KEY_BOOKS, &keys, &[&key]).await?;
-            audit::audit_key(account, &books, &mut findings)?;
+            audit::audit_key(account, &books, &mut report.findings)?;
         }
-        self.witness(link, account, report.at.day(), &mut findings).await?;
-        report.findings.append(&mut findings);
+        self.witness(link, account, report.at.day(), &mut report.findings)
+            .await?;
         report.accounts += 1;
         Ok(())
     }
