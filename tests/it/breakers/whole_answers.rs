@@ -4,38 +4,9 @@ use rust_decimal::Decimal;
 
 use super::*;
 
-/// That it began to pass counted as an answer: each ended the row of failures.
-#[tokio::test]
-async fn after_five_whole_answers_in_a_row_that_break_off_as_they_pass_a_target_is_passed_over() {
-    let body = whole_chat(&" word".repeat(2_000), Some((9, 5))).to_string();
-    let begun = Reply::json_head(body.len()).bytes(&body[..4_000]).close();
-    let main = Upstream::always(begun).await;
-    let spare = Upstream::always(Reply::chat("Hi", 9, 1)).await;
-    let setup = Setup::over(&main).spare(&spare);
-    let gateway = setup
-        .conf(|conf| conf["whole_answer_bytes_max"] = 1_024.into())
-        .start()
-        .await;
-    for call in 0..8 {
-        let answer = gateway
-            .http1
-            .post_request("/llm/chat", request(TWIN))
-            .send()
-            .await
-            .unwrap();
-        assert_eq!(answer.status(), 200);
-        assert_eq!(answer.bytes().await.is_ok(), call >= 5, "call {call}");
-    }
-    assert_eq!(main.seen().len(), 5);
-    assert_eq!(breaker_of_main(&gateway.metrics()), Decimal::ONE);
-    gateway.check_books().await;
-}
-
-/// Their framing ends well: an intermediary that breaks off an answer may end it so. Each ended the row of failures.
-#[tokio::test]
-async fn after_five_whole_answers_in_a_row_that_pass_and_are_none_a_target_is_passed_over() {
-    let body = json!({ "x": " word".repeat(800) }).to_string();
-    let main = Upstream::always(Reply::json_head(body.len()).bytes(&body)).await;
+/// A target that gives this answer, of which something passes, is asked for the first five calls alone. `is_framed`: its framing ends well.
+async fn is_passed_over_after_five(answer: Reply, is_framed: bool) {
+    let main = Upstream::always(answer).await;
     let spare = Upstream::always(Reply::chat("Hi", 9, 1)).await;
     let setup = Setup::over(&main).spare(&spare);
     let gateway = setup
@@ -50,9 +21,23 @@ async fn after_five_whole_answers_in_a_row_that_pass_and_are_none_a_target_is_pa
             .await
             .unwrap();
         assert_eq!(answer.status(), 200, "call {call}");
-        answer.bytes().await.ok();
+        assert_eq!(answer.bytes().await.is_ok(), call >= 5 || is_framed, "call {call}");
     }
     assert_eq!(main.seen().len(), 5);
     assert_eq!(breaker_of_main(&gateway.metrics()), Decimal::ONE);
     gateway.check_books().await;
+}
+
+/// That it began to pass counted as an answer: each ended the row of failures.
+#[tokio::test]
+async fn after_five_whole_answers_in_a_row_that_break_off_as_they_pass_a_target_is_passed_over() {
+    let body = whole_chat(&" word".repeat(2_000), Some((9, 5))).to_string();
+    is_passed_over_after_five(Reply::json_head(body.len()).bytes(&body[..4_000]).close(), false).await;
+}
+
+/// Their framing ends well, and they are too long to be gathered. Each ended the row of failures.
+#[tokio::test]
+async fn after_five_whole_answers_in_a_row_that_pass_and_are_none_a_target_is_passed_over() {
+    let body = json!({ "x": " word".repeat(200_000) }).to_string();
+    is_passed_over_after_five(Reply::json_head(body.len()).bytes(&body), true).await;
 }
