@@ -113,9 +113,13 @@ impl Meter {
         }
     }
 
-    /// Whether the whole answer that has passed on, and has ended, was none: it began to pass before that was known.
-    pub(in crate::gateway) fn was_nothing(&self) -> bool {
-        matches!(&self.tap, Tap::Whole(whole) if whole.is_nothing())
+    /// Whether the whole answer that has passed on, and has ended, was none, for it began to pass before that was known: the code of the
+    /// error that it came to be, if it has one.
+    pub(in crate::gateway) fn was_none(&self) -> Option<Option<u16>> {
+        match &self.tap {
+            Tap::Whole(whole) if !whole.is_answer() => Some(whole.tap.error_code().filter(|_| whole.tap.is_error())),
+            Tap::Whole(_) | Tap::Stream(_) => None,
+        }
     }
 
     /// Whether nothing of the answer is passed on yet, but for white space: of a whole one before its end, of a stream that is to begin with

@@ -94,11 +94,6 @@ impl Whole {
         self.tap.complete() && self.tap.is_object() && !self.tap.is_error() && has_content
     }
 
-    /// Whether what came is neither an answer nor an error.
-    pub(super) fn is_nothing(&self) -> bool {
-        !self.is_answer() && !self.tap.is_error()
-    }
-
     /// The answer's end: it is passed on, if it is an answer. What of it was kept leaves in `body`.
     pub(super) fn end(&mut self, body: &mut Option<Bytes>) -> Passed {
         if self.tap.is_cut() {

@@ -219,7 +219,7 @@ fn discard_gathered(call: &mut Call) {
 /// like any other.
 fn failed_unread(call: &mut Call, verdict: Option<&Verdict>, error: &Error, clock: &Clock) {
     if !verdict.is_some_and(Verdict::is_requests_fault) {
-        if let Some(attempt) = &call.attempt {
+        if let Some(attempt) = call.attempt.as_ref().filter(|_| !is_of_request(verdict)) {
             let retry_after_secs = verdict.and_then(|verdict| verdict.retry_after_secs);
             attempt.candidate.breaker.failed(clock, retry_after_secs);
         }
@@ -231,6 +231,11 @@ fn failed_unread(call: &mut Call, verdict: Option<&Verdict>, error: &Error, cloc
         }
     }
     discard::answer(call);
+}
+
+/// Whether what the target said is none of its own failures, though another may take the request.
+fn is_of_request(verdict: Option<&Verdict>) -> bool {
+    verdict.is_some_and(|verdict| verdict.is_of_request)
 }
 
 fn next(call: &Call, cause: Cause) -> Next {
@@ -288,7 +293,7 @@ fn give_up_target(
     let is_credential_refused = verdict.as_ref().is_some_and(|verdict| verdict.refuses_credential());
     let failed = call.attempt.as_ref().map(|attempt| &attempt.candidate);
     if let Some(failed) = failed {
-        if has_socket {
+        if has_socket && !is_of_request(verdict.as_deref()) {
             failed.breaker.failed(clock, retry_after_secs);
         }
         call.tried.push(failed.index);

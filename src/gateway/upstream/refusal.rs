@@ -11,7 +11,7 @@ use crate::clock::Clock;
 use crate::gateway::api::responses;
 use crate::gateway::context::{Answer, Attempt, Call, Ctx, Refusal};
 use crate::pure::error::ApiError;
-use crate::pure::error::provider_words::{OPERATOR_STATUS, ProviderWords};
+use crate::pure::error::provider_words::{FLAGGED_STATUS, OPERATOR_STATUS, ProviderWords};
 
 /// The upstream's refusal is put in the interface's shape, with its own message when that can be read: its words are gathered, and ours
 /// are written at their end, if another target is not to be asked.
@@ -77,12 +77,13 @@ pub(super) fn broke_off(call: &mut Call, clock: &Clock) {
 fn decide(refusal: &Refusal, attempt: Option<&Attempt>, clock: &Clock) -> Result<ApiError, Box<Verdict>> {
     let words = ProviderWords::read(&refusal.words);
     let candidate = attempt.map(|attempt| &attempt.candidate);
+    let retry_after_secs = refusal.retry_after_secs;
     let verdict = |error, status| {
-        let retry_after_secs = refusal.retry_after_secs;
         Box::new(Verdict {
             error,
             status,
             retry_after_secs,
+            is_of_request: false,
         })
     };
     if let Some(said) = words.about_operator {
@@ -92,17 +93,46 @@ fn decide(refusal: &Refusal, attempt: Option<&Attempt>, clock: &Clock) -> Result
         let error = ApiError::from_upstream_status(OPERATOR_STATUS, None);
         return Err(verdict(error, OPERATOR_STATUS));
     }
+    if refusal.status == OPERATOR_STATUS && !words.flags_content {
+        if let Some(candidate) = candidate {
+            credential_refused(candidate, refusal.status, None);
+        }
+        let error = ApiError::from_upstream_status(refusal.status, retry_after_secs);
+        return Err(verdict(error, refusal.status));
+    }
     let ApiError::UpstreamRefused { status, message, .. } = &refusal.error else {
         return Err(verdict(refusal.error.clone(), refusal.status));
     };
     if let Some(candidate) = candidate {
         candidate.breaker.succeeded(clock);
     }
+    if refusal.status == OPERATOR_STATUS {
+        // Its words may name the operator's team and key.
+        return Ok(refusal.error.clone());
+    }
+    if words.is_rate_limit {
+        // Another target may have another limit.
+        return Err(Box::new(Verdict {
+            error: ApiError::from_upstream_status(429, retry_after_secs),
+            status: 429,
+            retry_after_secs: None,
+            is_of_request: true,
+        }));
+    }
     Ok(ApiError::UpstreamRefused {
         status: *status,
         message: words.message.unwrap_or_else(|| message.clone()),
         named: Box::new(words.named),
     })
+}
+
+/// What a client is told whose request a provider refuses for what it says.
+pub(super) fn flagged() -> ApiError {
+    ApiError::UpstreamRefused {
+        status: FLAGGED_STATUS,
+        message: "The model's provider refused the request for its content.".into(),
+        named: Box::default(),
+    }
 }
 
 /// The target refuses the gateway's own credential, or the account behind it: the operator is told, once until it is taken again. `said`

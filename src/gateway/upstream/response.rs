@@ -51,12 +51,16 @@ pub(in crate::gateway) fn head(response: &mut ResponseHeader, ctx: &mut Ctx, clo
         return Ok(());
     }
     let retry_after_secs = retry_after_secs(&response.headers, clock.now());
+    let may_flag = status == 403 && fields.is_json() && problem != Some(CODED);
     let error = match problem {
         // Its body cannot be told from what surrounds it.
         Some(CODED) => ApiError::UpstreamUnreachable,
+        _ if may_flag => refusal::flagged(),
         _ => ApiError::from_upstream_status(status, retry_after_secs),
     };
-    if let Some(attempt) = &call.attempt {
+    if let Some(attempt) = &call.attempt
+        && !may_flag
+    {
         tell(&attempt.candidate, status, problem);
     }
     let has_words = match error {
@@ -77,6 +81,7 @@ pub(in crate::gateway) fn head(response: &mut ResponseHeader, ctx: &mut Ctx, clo
         error,
         status,
         retry_after_secs,
+        is_of_request: false,
     };
     Err(call.end_attempt(verdict))
 }
@@ -180,10 +185,15 @@ pub(in crate::gateway) fn piece(
             let Some(call) = ctx.call() else { return Ok(()) };
             if matches!(&call.answer, Answer::Metered(meter) if meter.has_answered(ends)) {
                 succeeded(call, clock);
-            } else if ends && matches!(&call.answer, Answer::Metered(meter) if meter.was_nothing()) {
+            } else if ends
+                && let Answer::Metered(meter) = &call.answer
+                && let Some(code) = meter.was_none()
+            {
                 // How its call ended is for what came of it to say.
-                if let Some(attempt) = &call.attempt {
-                    attempt.candidate.breaker.failed(clock, None);
+                match &call.attempt {
+                    _ if Verdict::of_code(code).is_requests_fault() => works(call, clock),
+                    Some(attempt) => attempt.candidate.breaker.failed(clock, None),
+                    None => {}
                 }
             }
             return Ok(());
@@ -203,6 +213,7 @@ pub(in crate::gateway) fn piece(
             error: ApiError::UpstreamUnreachable,
             status: 502,
             retry_after_secs: None,
+            is_of_request: false,
         },
         Passed::NoAnswer { code } => {
             let verdict = Verdict::of_code(code);

@@ -10,6 +10,8 @@ pub(in crate::gateway) struct Verdict {
     pub(in crate::gateway) status: u16,
     /// How long the upstream wants to be left alone, in seconds.
     pub(in crate::gateway) retry_after_secs: Option<u64>,
+    /// It speaks of this request, though another target may take it: the target works.
+    pub(in crate::gateway) is_of_request: bool,
 }
 
 impl Verdict {
@@ -20,6 +22,7 @@ impl Verdict {
             error: ApiError::from_upstream_status(status, None),
             status,
             retry_after_secs: None,
+            is_of_request: false,
         }
     }
 

@@ -14,6 +14,12 @@ pub struct ProviderWords {
     pub named: Named,
     /// The entry of the tables by which it speaks of the operator's key or account. None: it speaks of the request.
     pub about_operator: Option<&'static str>,
+    /// What the request says is refused, and not who asks: so OpenRouter and xAI answer with 403.
+    pub flags_content: bool,
+    /// It speaks of a limit by time, whatever its status is: Groq's of tokens a minute is 413 where one request alone exceeds it.
+    pub is_rate_limit: bool,
+    /// A status that stands in it by that name (Cerebras, Groq), from 400 to 599.
+    status: Option<u16>,
 }
 
 /// What a refusal names for the client's program: each at most [`NAME_BYTES_MAX`] letters, digits and `_-.:/[]$`. What is no such name is left
@@ -42,6 +48,23 @@ impl ProviderWords {
                 param: inner.named.param.or(own.named.param),
             },
             about_operator: own.about_operator.or(inner.about_operator),
+            flags_content: own.flags_content || inner.flags_content,
+            is_rate_limit: own.is_rate_limit || inner.is_rate_limit,
+            status: own.status.or(inner.status),
+        }
+    }
+
+    /// What an error comes to that came without a status of its own, and has this code.
+    pub fn code(&self, code: Option<u16>) -> Option<u16> {
+        if self.about_operator.is_some() {
+            return Some(OPERATOR_STATUS);
+        }
+        let is_status = |code: &u16| ERRORS.contains(code);
+        let code = code.filter(is_status).or(self.status).or(code);
+        match code {
+            None | Some(403) if self.flags_content => Some(FLAGGED_STATUS),
+            None | Some(400 | 413 | 422) if self.is_rate_limit => Some(429),
+            code => code,
         }
     }
 
@@ -53,13 +76,22 @@ impl ProviderWords {
             Message::Written(text) => operator_phrase(text),
             Message::Composed(_) => None,
         });
+        let has_code = |codes: &'static [&'static str]| [error, outer].into_iter().find_map(|of| code_of(of, codes));
+        let status = [error, outer]
+            .into_iter()
+            .find_map(|of| of.get("status_code")?.as_u64());
         let name = |field: &str| [error, outer].into_iter().find_map(|of| of.get(field)?.as_str());
         ProviderWords {
             named: Named {
                 code: name("code").and_then(plain_name),
                 param: name("param").and_then(plain_name),
             },
-            about_operator: operator_code(error).or_else(|| operator_code(outer)).or(by_message),
+            about_operator: has_code(OPERATOR_CODES).or(by_message),
+            flags_content: is_flagged(error, message.as_ref()) || has_code(CONTENT_CODES).is_some(),
+            is_rate_limit: has_code(RATE_LIMIT_CODES).is_some(),
+            status: status
+                .and_then(|status| u16::try_from(status).ok())
+                .filter(|status| ERRORS.contains(status)),
             message: message.map(|message| shortened(message.text())),
         }
     }
@@ -68,8 +100,9 @@ impl ProviderWords {
     fn plain(text: &str) -> ProviderWords {
         ProviderWords {
             message: (!text.trim().is_empty()).then(|| shortened(text)),
-            named: Named::default(),
             about_operator: operator_phrase(text),
+            flags_content: begins_with(text, CONTENT_PHRASE),
+            ..ProviderWords::default()
         }
     }
 }
@@ -153,14 +186,23 @@ fn plain_name(text: &str) -> Option<Box<str>> {
     is_name.then(|| Box::from(text))
 }
 
+/// Whether it says what of the request's content is refused: OpenRouter has a list of reasons beside its message.
+fn is_flagged(error: &Value, message: Option<&Message<'_>>) -> bool {
+    let reasons = error.get("metadata").and_then(|metadata| metadata.get("reasons"));
+    let has_reasons = reasons
+        .and_then(Value::as_array)
+        .is_some_and(|reasons| !reasons.is_empty());
+    has_reasons || matches!(message, Some(Message::Written(text)) if begins_with(text, CONTENT_PHRASE))
+}
+
 /// The code of the table that one of these fields is. Others, such as `param`, may have the client's own text in them.
-fn operator_code(error: &Value) -> Option<&'static str> {
+fn code_of(error: &Value, table: &'static [&'static str]) -> Option<&'static str> {
     let fields = ["code", "type", "status"].into_iter();
     let named = fields.filter_map(|field| error.get(field)?.as_str());
     let details = error.get("details").and_then(Value::as_array).into_iter().flatten();
     let reasons = details.filter_map(|detail| detail.get("reason")?.as_str());
     named.chain(reasons).find_map(|said| {
-        let mut codes = OPERATOR_CODES.iter().copied();
+        let mut codes = table.iter().copied();
         codes.find(|code| code.eq_ignore_ascii_case(said))
     })
 }
@@ -168,17 +210,23 @@ fn operator_code(error: &Value) -> Option<&'static str> {
 /// The phrase of the table that the message begins with. Further on it may repeat what the client wrote, and a client must not be able to
 /// turn a fault of its request into a fail-over and an alarm.
 fn operator_phrase(message: &str) -> Option<&'static str> {
-    let message = message.trim_start().as_bytes();
-    OPERATOR_PHRASES.iter().copied().find(|phrase| {
-        let begins = message.get(..phrase.len());
-        begins.is_some_and(|begins| begins.eq_ignore_ascii_case(phrase.as_bytes()))
-    })
+    let mut phrases = OPERATOR_PHRASES.iter().copied();
+    phrases.find(|phrase| begins_with(message, phrase))
+}
+
+fn begins_with(message: &str, phrase: &str) -> bool {
+    let begins = message.trim_start().as_bytes().get(..phrase.len());
+    begins.is_some_and(|begins| begins.eq_ignore_ascii_case(phrase.as_bytes()))
 }
 
 /// Most characters of a provider's message that are passed on.
 pub const MESSAGE_CHARS_MAX: usize = 2_000;
 /// The status that a provider's words stand for which speak of the operator's key or account, whatever status or code came with them.
 pub const OPERATOR_STATUS: u16 = 403;
+/// The status of a request whose content a provider refuses.
+pub const FLAGGED_STATUS: u16 = 400;
+/// Statuses of errors.
+const ERRORS: std::ops::Range<u16> = 400..600;
 /// The longest name that is passed on.
 pub const NAME_BYTES_MAX: usize = 128;
 /// What OpenRouter says where a provider's own words stand in `metadata.raw`.
@@ -202,6 +250,8 @@ const OPERATOR_CODES: &[&str] = &[
     "BILLING_DISABLED",
     "CONSUMER_SUSPENDED",
     "SERVICE_DISABLED",
+    // Groq.
+    "organization_restricted",
     // Moonshot and Alibaba.
     "exceeded_current_quota_error",
     "Arrearage",
@@ -223,10 +273,22 @@ const OPERATOR_PHRASES: &[&str] = &[
     "Billing hard limit has been reached",
     "Your account is not active, please check your billing details",
     "Your organization must be verified to",
+    // Groq.
+    "Organization has been restricted",
+    // Zhipu, whose code is the number 1113.
+    "Insufficient balance or no resource package",
+    "余额不足或无可用资源包",
     // OpenRouter, of its settings.
     "No endpoints found matching your data policy",
     "No endpoints available matching your guardrail restrictions",
 ];
+
+/// Codes of a request whose content is refused.
+const CONTENT_CODES: &[&str] = &["content_filter", "content_policy_violation"];
+/// How xAI's message of one begins.
+const CONTENT_PHRASE: &str = "Content violates usage guidelines";
+/// Codes of a limit by time.
+const RATE_LIMIT_CODES: &[&str] = &["rate_limit_exceeded"];
 
 #[cfg(test)]
 mod tests;

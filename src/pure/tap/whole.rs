@@ -6,7 +6,7 @@ use super::scan::Scanner;
 use super::spans::Spans;
 use super::usage_object::Sides;
 use crate::pure::bill::{Tariff, Used};
-use crate::pure::error::provider_words::{OPERATOR_STATUS, ProviderWords};
+use crate::pure::error::provider_words::ProviderWords;
 use crate::pure::sse::MARK;
 use crate::pure::tokens::Encoding;
 use crate::pure::usage::{CompletionTokens, Naming, Reports, Usage};
@@ -126,10 +126,7 @@ impl WholeTap {
 
     /// The numeric code of that error, or what its words stand for.
     pub fn error_code(&self) -> Option<u16> {
-        match self.about_operator() {
-            Some(_) => Some(OPERATOR_STATUS),
-            None => self.reading.seen.error_code(),
-        }
+        ProviderWords::read(&self.words).code(self.reading.seen.error_code())
     }
 
     /// By which words it speaks of the operator's key or account with the provider, of what is no answer.

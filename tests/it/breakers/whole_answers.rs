@@ -38,6 +38,42 @@ async fn after_five_whole_answers_in_a_row_that_break_off_as_they_pass_a_target_
 /// Their framing ends well, and they are too long to be gathered. Each ended the row of failures.
 #[tokio::test]
 async fn after_five_whole_answers_in_a_row_that_pass_and_are_none_a_target_is_passed_over() {
-    let body = json!({ "x": " word".repeat(200_000) }).to_string();
-    is_passed_over_after_five(Reply::json_head(body.len()).bytes(&body), true).await;
+    for body in [json!({ "x": long() }), late_error(529), late_error(Value::Null)] {
+        let body = body.to_string();
+        is_passed_over_after_five(Reply::json_head(body.len()).bytes(&body), true).await;
+    }
+}
+
+/// It ended neither a row of failures nor the pause of a target that was asked again: the others waited for it in vain.
+#[tokio::test]
+async fn a_whole_answer_that_passes_and_refuses_the_request_ends_a_row_of_failures() {
+    let refusal = late_error(400).to_string();
+    let main = Upstream::by(move |number, _| match number % 5 {
+        4 => Reply::json_head(refusal.len()).bytes(&refusal),
+        _ => Reply::status(500),
+    })
+    .await;
+    let spare = Upstream::always(Reply::chat("Hi", 9, 1)).await;
+    let setup = Setup::over(&main).spare(&spare);
+    let gateway = setup
+        .conf(|conf| conf["whole_answer_bytes_max"] = 1_024.into())
+        .start()
+        .await;
+    for _ in 0..14 {
+        gateway.http1.post("/llm/chat", request(TWIN)).await.ok();
+    }
+    assert_eq!(main.seen().len(), 14);
+    assert_eq!(breaker_of_main(&gateway.metrics()), Decimal::ZERO);
+    gateway.check_books().await;
+}
+
+/// A text that is too long to be gathered.
+fn long() -> String {
+    " word".repeat(200_000)
+}
+
+/// An error of this code, of which is known only behind a long text that it is one.
+fn late_error(code: impl Into<Value>) -> Value {
+    let code: Value = code.into();
+    json!({ "a": long(), "error": { "message": "No", "type": "some_error", "code": code } })
 }

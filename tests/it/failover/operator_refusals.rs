@@ -24,6 +24,8 @@ fn refusals() -> Vec<(u16, Value)> {
     let policy =
         "No endpoints found matching your data policy (Free model publication). Configure: https://example.com/privacy";
     let quota = "You exceeded your current quota, please check your plan and billing details.";
+    let restricted = "Organization has been restricted. Please reach out to support.";
+    let zhipu = "Insufficient balance or no resource package. Please recharge.";
     let limit = json!({ "error": { "message": "Billing hard limit has been reached", "type": "invalid_request_error",
         "param": null, "code": "billing_hard_limit_reached" } });
     let behind = json!({ "error": { "message": "API key expired. Please renew the API key." } }).to_string();
@@ -40,6 +42,15 @@ fn refusals() -> Vec<(u16, Value)> {
             json!({ "type": "error", "error": { "type": "invalid_request_error", "message": credit } }),
         ),
         (402, json!({ "error": { "message": "Insufficient Balance" } })),
+        (
+            400,
+            json!({ "error": { "message": restricted, "type": "invalid_request_error", "code": "organization_restricted" } }),
+        ),
+        (429, json!({ "error": { "code": "1113", "message": zhipu } })),
+        (
+            429,
+            json!({ "error": { "code": "1113", "message": "余额不足或无可用资源包,请充值。" } }),
+        ),
         (
             400,
             json!({ "error": { "message": unverified, "param": "stream", "code": "unsupported_value" } }),
@@ -219,6 +230,70 @@ async fn its_breaker_opens_as_by_a_403() {
         gateway.http1.post("/llm/chat", request(TWIN)).await.ok();
     }
     assert_eq!((main.seen().len(), spare.seen().len()), (5, 8));
+}
+
+/// It was taken for the operator's: a prompt rang the alarm, shut its target for others, and its client was told 500.
+#[tokio::test]
+async fn a_403_for_what_the_request_says_is_the_clients() {
+    let told = "The model's provider refused the request for its content.";
+    let moderated = json!({ "error": { "code": 403, "message": "SECRET requires moderation on OpenAI. Your input was flagged for \"violence\".",
+        "metadata": { "reasons": ["violence"], "flagged_input": "SECRET", "provider_name": "OpenAI" } } });
+    let violates = json!({ "code": "The caller does not have permission to execute the specified operation",
+        "error": "Content violates usage guidelines. Team: SECRET, API key ID: SECRET, Failed check: SAFETY_CHECK_TYPE_BIO" });
+    let filtered = json!({ "error": { "message": "SECRET", "code": "content_filter" } });
+    for words in [moderated, violates, filtered] {
+        println!("{words}");
+        let main = Upstream::always(Reply::new(403, &[JSON], words.to_string())).await;
+        let spare = Upstream::unused().await;
+        let gateway = Setup::over(&main).spare(&spare).start().await;
+        for client in [&gateway.http1, &gateway.h2c] {
+            for body in [request(TWIN), streaming(TWIN), request(TWIN)] {
+                let answer = client.post("/llm/chat", body).await;
+                assert_eq!(answer.error(400, "invalid_request_error")["message"], told);
+                assert!(!answer.text().contains("SECRET"));
+            }
+        }
+        assert_eq!(
+            (main.seen().len(), spare.seen().len()),
+            (6, 0),
+            "its breaker stays closed"
+        );
+        assert_eq!(refused(&gateway, "main"), Decimal::ZERO);
+
+        // The same behind the head of a stream.
+        let event = words.to_string();
+        let main = Upstream::always(Reply::stream().role().event(&event).end()).await;
+        let gateway = Gateway::over(&main).await;
+        let answer = gateway.http1.post("/llm/chat/stream", request(SMALL)).await.ok();
+        assert!(answer.text().contains("\"error\":{\"code\":400,"), "{}", answer.text());
+        gateway.check_books().await;
+    }
+}
+
+/// Its words have the operator's organization in them, and another target's limit may be higher.
+#[tokio::test]
+async fn a_limit_by_time_that_comes_as_413_is_tried_elsewhere() {
+    let words = json!({ "error": { "message": "Request too large for model `m` in organization `org_SECRET` on tokens per minute (TPM): \
+        Limit 6000, Requested 12328", "type": "tokens", "code": "rate_limit_exceeded" } });
+    let too_large = || Reply::new(413, &[JSON], words.to_string());
+    let (main, spare) = (Upstream::always(too_large()).await, answering().await);
+    let gateway = Setup::over(&main).spare(&spare).start().await;
+    for _ in 0..8 {
+        gateway.http1.post("/llm/chat", request(TWIN)).await.ok();
+    }
+    // One account's long prompts pass the target over for nobody.
+    assert_eq!((main.seen().len(), spare.seen().len()), (8, 8));
+    assert_eq!(refused(&gateway, "main"), Decimal::ZERO);
+    gateway.check_books().await;
+
+    let main = Upstream::always(too_large()).await;
+    let gateway = Gateway::over(&main).await;
+    for body in [request(SMALL), streaming(SMALL)] {
+        let answer = gateway.http1.post("/llm/chat", body).await;
+        answer.error(429, "rate_limit_error");
+        assert!(!answer.text().contains("SECRET"));
+    }
+    assert_eq!(gateway.spent().await, Decimal::ZERO);
 }
 
 #[tokio::test]

@@ -79,7 +79,7 @@ pub(super) const SHAPES: &[Shape] = &[
         events: &[
             "event: error\ndata: {\"error\":{\"message\":\"SECRET tool call failed\",\"type\":\"invalid_request_error\",\"status_code\":400}}",
         ],
-        ending: Ending::Error(None),
+        ending: Ending::Error(Some(400)),
         ..BASE
     },
     Shape {

@@ -4,7 +4,7 @@ use bytes::{BufMut, Bytes, BytesMut};
 
 use super::{StreamTap, Terminal, Verdict};
 use crate::pure::bill::Tariff;
-use crate::pure::error::provider_words::{OPERATOR_STATUS, ProviderWords};
+use crate::pure::error::provider_words::ProviderWords;
 use crate::pure::error::{ApiError, StreamError};
 use crate::pure::sse::MARK;
 use crate::pure::tap::accumulator::Identity;
@@ -182,14 +182,11 @@ impl StreamTap {
     /// Ends the stream with our error event in place of the upstream's, which is the event at hand: these bytes, or none where it is too
     /// long for its words to be read.
     pub(super) fn mask(&mut self, event: &[u8], tariff: Option<&Tariff<'_>>) -> Bytes {
-        let about_operator = ProviderWords::read(&data_of(event)).about_operator;
-        let code = match about_operator {
-            Some(_) => Some(OPERATOR_STATUS),
-            None => self.reading.seen.error_code(),
-        };
+        let words = ProviderWords::read(&data_of(event));
+        let code = words.code(self.reading.seen.error_code());
         self.error = Some(ErrorEvent {
             code,
-            about_operator,
+            about_operator: words.about_operator,
             is_behind_end: self.done,
         });
         self.closed = true;

@@ -79,10 +79,35 @@ fn an_error_event_that_speaks_of_the_operators_account_blames_nobody_else() {
             json!({ "error": { "code": 400, "message": "Provider returned error", "metadata": { "raw": behind } } }),
             502,
         ),
+        (
+            json!({ "error": { "code": 400, "message": "x", "code": "organization_restricted" } }),
+            502,
+        ),
         // It may repeat what the client wrote.
         (json!({ "error": { "code": 400, "message": quoted } }), 400),
         (
             json!({ "error": { "code": 429, "message": format!("busy: {credit}") } }),
+            429,
+        ),
+        // A status by that name, where the code is none; the request's content; a limit by time.
+        (
+            json!({ "error": { "message": "x", "type": "invalid_request_error", "status_code": 400 } }),
+            400,
+        ),
+        (
+            json!({ "error": { "message": "x", "code": "wrong_tool" }, "status_code": 422 }),
+            422,
+        ),
+        (
+            json!({ "error": { "message": "x", "code": 429 }, "status_code": 400 }),
+            429,
+        ),
+        (
+            json!({ "error": { "message": "x", "code": 403, "metadata": { "reasons": ["violence"] } } }),
+            400,
+        ),
+        (
+            json!({ "error": { "message": "x", "code": "rate_limit_exceeded" }, "status_code": 413 }),
             429,
         ),
     ] {

@@ -59,7 +59,7 @@ pub(super) fn outcome(stream: &[u8], options: TapOptions) -> Outcome {
         if (block.error_name || is_error(&value)) && !is_done {
             let code = code(&value["error"]["code"]).or_else(|| code(&value["code"]));
             let words = ProviderWords::read(block.data.as_deref().unwrap_or_default());
-            let code = words.about_operator.map_or(code, |_| Some(403));
+            let code = words.code(code);
             if !outcome.done {
                 outcome.error = Some(code);
                 let mut masked = bytes::BytesMut::new();
