@@ -4,8 +4,9 @@ use std::os::unix::fs::PermissionsExt;
 
 use rust_decimal::Decimal;
 
+use super::import::read_rules;
 use super::store::has_password;
-use super::{Config, ConfigError, Network, Store};
+use super::{Config, ConfigError, Network, Refresh, Store};
 use crate::pure::catalogue::doubts::PriceMax;
 use crate::pure::catalogue::{Catalogue, Model, ModelKind};
 use crate::pure::money::{ListPrice, Markup, ProviderPrice};
@@ -20,6 +21,7 @@ pub fn of_config(config: &Config) -> Vec<ConfigError> {
         ("markup", of_markup(config.markup)),
         ("currency", of_currency(&config.currency)),
         ("trusted_proxies", of_proxies(&config.trusted_proxies)),
+        ("catalogue_refresh", of_refresh(config.catalogue_refresh.as_ref())),
     ];
     let told = doubts.into_iter().filter_map(|(key, problem)| {
         let line = yaml_lines::of_key(&text, &[key]);
@@ -58,6 +60,15 @@ pub fn of_catalogue(config: &Config, catalogue: &Catalogue) -> Vec<ConfigError> 
             doubts.push(ConfigError::new(&config.catalogue, problem).at(line));
         }
         for row in &rows {
+            for (key, price, side, of_side) in row.below_side() {
+                let text = text.get_or_insert_with(|| super::read(&config.catalogue).unwrap_or_default());
+                let line = yaml_lines::of_entry(text, &model.id, "pricing").map(|at| row.line_of(side, text, at));
+                let problem = format!(
+                    "{}: pricing.{}{key} is the {price} of other calls, for it is left out, and {side} {of_side}: say what it costs there",
+                    model.id, row.place
+                );
+                unused.push(ConfigError::new(&config.catalogue, problem).at(line));
+            }
             let (Some(min), context) = (row.min_prompt_tokens, model.context_length) else {
                 continue;
             };
@@ -131,6 +142,24 @@ impl Placed<'_> {
         let is_own =
             move |price: &(&'static str, ListPrice)| base.is_none_or(|base| named(base).all(|of| of != *price));
         named(self.row).filter(is_own)
+    }
+
+    /// The kinds that cost as much as their side or more in the row from which it has what it leaves out, and less than their side here: each
+    /// with its price, its side, and what that costs. Reads from a cache are not told: they cost less anywhere.
+    fn below_side(&self) -> Vec<(&'static str, ListPrice, &'static str, ListPrice)> {
+        let Some(base) = self.base else { return Vec::new() };
+        let sides = |row: &PriceRow, key: &str| match OF_COMPLETION.contains(&key) {
+            true => ("completion", row.pricing.completion),
+            false => ("prompt", row.pricing.prompt),
+        };
+        let pairs = base.kinds.named().into_iter().zip(self.row.kinds.named());
+        let below = pairs.filter_map(|((key, usual), (_, own))| {
+            let (usual, own) = (usual?, own?);
+            let ((_, before), (side, now)) = (sides(base, key), sides(self.row, key));
+            let is_told = usual == own && usual.units() >= before.units() && own.units() < now.units();
+            is_told.then_some((key, own, side, now))
+        });
+        below.collect()
     }
 
     /// The line of a key of it in a catalogue's text, where `pricing` of its model stands on the line `at`.
@@ -222,6 +251,20 @@ fn of_proxies(proxies: &[Network]) -> Option<String> {
     ))
 }
 
+/// A list of one provider for the models of another. Rules that cannot be read are an error elsewhere.
+fn of_refresh(refresh: Option<&Refresh>) -> Option<String> {
+    let refresh = refresh?;
+    let rules = read_rules(&refresh.rules).ok()?;
+    (rules.provider != refresh.provider).then(|| {
+        format!(
+            "the list is that of {}, and by {} its models are those of {}, sold at that list's prices",
+            refresh.provider,
+            refresh.rules.display(),
+            rules.provider
+        )
+    })
+}
+
 /// A factor that was probably meant as a percentage.
 fn of_markup(markup: Markup) -> Option<String> {
     let factor = markup.decimal();
@@ -260,6 +303,8 @@ fn of_currency(currency: &str) -> Option<String> {
 const TOKEN_PRICE_MAX: &str = "0.01";
 /// The most that a provider asks for one call, beside its tokens: OpenAI's models that search the web, at their most thorough.
 const CALL_PRICE_MAX: &str = "0.05";
+/// Kinds of tokens that are of the completion.
+const OF_COMPLETION: [&str; 3] = ["internal_reasoning", "audio_output", "image_output"];
 /// Names of currencies, and the codes that are probably meant.
 const NAMES: [(&str, &str); 9] = [
     ("dollar", "USD"),

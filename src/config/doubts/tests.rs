@@ -52,6 +52,25 @@ fn proxies_anywhere_are_a_doubt() {
 }
 
 #[test]
+fn a_list_of_one_provider_for_the_models_of_another_is_a_doubt() {
+    let folder = tempfile::tempdir().unwrap();
+    let rules = folder.path().join("import.yaml");
+    write(&rules, "provider: p\ntiers: [ { tier: free } ]\n").unwrap();
+    let text = |provider: &str| {
+        let providers = "providers: { p: { base_url: 'http://p/v1' }, q: { base_url: 'http://q/v1' } }";
+        let refresh = format!("provider: {provider}, every_minutes: 60, rules: '{}'", rules.display());
+        format!("{providers}\ncatalogue_refresh: {{ {refresh} }}\n")
+    };
+    assert_eq!(doubts(&text("p"), 0o644), [""; 0]);
+    let [told] = doubts(&text("q"), 0o644).try_into().unwrap();
+    assert!(
+        told.starts_with("/tollgate.yaml:2: catalogue_refresh: the list is that of q, and by "),
+        "{told}"
+    );
+    assert!(told.ends_with("are those of p, sold at that list's prices"), "{told}");
+}
+
+#[test]
 fn a_markup_of_2_or_more_is_probably_a_percentage() {
     let [told] = doubts("threads: 2\nmarkup: \"15\"\n", 0o644).try_into().unwrap();
     assert_eq!(
@@ -101,6 +120,53 @@ fn figures_of_a_model_that_do_not_fit_together_are_told_with_their_line() {
     );
     let [free] = told("9", "0", "text->text").try_into().unwrap();
     assert!(free.starts_with("10: a/b: pricing.completion is 0"), "{free}");
+}
+
+/// They are sold below what the provider asks: it asks more for these than for others, in long prompts and tiers too.
+#[test]
+fn kinds_that_a_dearer_row_leaves_out_are_told_where_they_fall_below_their_side() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("tollgate.yaml");
+    let catalogue = folder.path().join("catalogue.yaml");
+    let conf = format!(
+        "markup: \"1\"\ncatalogue: {}\nproviders: {{ p: {{ base_url: 'http://127.0.0.1:1/v1' }} }}\n",
+        catalogue.display()
+    );
+    let config = Config::parse(&path, &conf, &|_| None).unwrap();
+    let told = |kinds: &str, long: &str, tier: &str| {
+        let text = format!(
+            "models:\n  - id: a/b\n    name: B\n    provider: P\n    context_length: 900\n    max_completion_tokens: 5\n    \
+             modality: text->text\n    pricing:\n      prompt: \"0.000003\"\n      completion: \"0.000015\"\n{kinds}      \
+             overrides:\n        - min_prompt_tokens: 200\n          prompt: \"0.000006\"\n{long}      \
+             tiers:\n        priority:\n          completion: \"0.00003\"\n{tier}    \
+             tier: lite\n    purposes: [chat]\n    targets: [ {{ provider: p, model: m }} ]\n"
+        );
+        write(&catalogue, &text).unwrap();
+        let told = of_catalogue(&config, &config.catalogue_of(&text).unwrap());
+        let folder = format!("{}/catalogue.yaml:", folder.path().display());
+        let told = told.iter().map(|doubt| doubt.to_string().replace(&folder, ""));
+        told.collect::<Vec<_>>()
+    };
+    assert_eq!(told("", "", ""), [""; 0]);
+    let read = "      input_cache_read: \"0.0000003\"\n";
+    assert_eq!(told(read, "", ""), [""; 0], "it is below its side anywhere");
+    let write = "      input_cache_write: \"0.00000375\"\n";
+    assert_eq!(
+        told(write, "", ""),
+        [
+            "14: a/b: pricing.overrides.input_cache_write is the 0.00000375 of other calls, for it is left out, and prompt 0.000006: say what it \
+          costs there"
+        ]
+    );
+    assert_eq!(told(write, "          input_cache_write: \"0.0000075\"\n", ""), [""; 0]);
+    let reasoning = "      internal_reasoning: \"0.000015\"\n";
+    let [tier] = told(reasoning, "", "").try_into().unwrap();
+    assert!(
+        tier.starts_with("17: a/b: pricing.tiers.priority.internal_reasoning is the 0.000015 of other calls"),
+        "{tier}"
+    );
+    let dearer = "          internal_reasoning: \"0.00003\"\n";
+    assert_eq!(told(reasoning, "", dearer), [""; 0]);
 }
 
 /// Of whatever row it is, each where it stands; what a row leaves out is told once.

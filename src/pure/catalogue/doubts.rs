@@ -135,8 +135,21 @@ fn moved(before: &Model, model: &Model, max: Option<PriceMax>) -> Option<String>
     all.into_iter().find_map(|(tier, prompt)| {
         let (from, to) = (before.prices.row(prompt, tier), model.prices.row(prompt, tier));
         let mut pairs = paid(from).into_iter().zip(paid(to));
-        let ((name, from), (_, to)) = pairs.find(|((name, from), (_, to))| is_doubtful(name, *from, *to, max))?;
-        Some(move_text(name, (tier, prompt), from, to))
+        let of_prompt = to.pricing.prompt;
+        // Of what cost nothing any price is told.
+        let from_is_free = before.prices.is_free();
+        let is_doubtful = |(name, from): &(&str, _), to| match (*name, from) {
+            (CACHE_READ, None) => !from_is_free && is_no_price_of_reads(to, of_prompt),
+            (name, from) => is_doubtful(name, *from, to, max),
+        };
+        let ((name, from), (_, to)) = pairs.find(|(from, (_, to))| is_doubtful(from, *to))?;
+        match (name, from) {
+            (CACHE_READ, None) => Some(format!(
+                "its {name} price would be {}, and its prompt price {of_prompt}",
+                shown(to)
+            )),
+            _ => Some(move_text(name, (tier, prompt), from, to)),
+        }
     })
 }
 
@@ -156,8 +169,8 @@ fn move_text(
 }
 
 fn is_doubtful(name: &str, from: Option<ListPrice>, to: Option<ListPrice>, max: Option<PriceMax>) -> bool {
-    // Reads from a cache get a price of their own, far below that of others, when a provider begins to have a cache.
-    if name == CACHE_READ && (from.is_none() || to.is_none()) {
+    // Without a price of their own reads cost what the prompt costs.
+    if name == CACHE_READ && to.is_none() {
         return false;
     }
     let units = |price: Option<ListPrice>| price.map_or(0, ListPrice::units);
@@ -170,6 +183,15 @@ fn is_doubtful(name: &str, from: Option<ListPrice>, to: Option<ListPrice>, max: 
         0 => to > 0 && name != CALL,
         from => to == 0 || to > from.saturating_mul(MOVES_MAX) || to.saturating_mul(MOVES_MAX) < from,
     }
+}
+
+/// Whether reads from a cache would begin to have a price that none has: they get one, far below that of others, when a provider begins to have
+/// a cache.
+fn is_no_price_of_reads(to: Option<ListPrice>, of_prompt: ListPrice) -> bool {
+    to.is_some_and(|to| {
+        let (to, prompt) = (to.units(), of_prompt.units());
+        to.saturating_mul(READS_MAX) < prompt || to > prompt.saturating_mul(MOVES_MAX)
+    })
 }
 
 /// The rows where prices may change.
@@ -233,6 +255,8 @@ type Bound = (&'static str, u64, u64);
 
 /// How many times as much, or as little, a price may become.
 const MOVES_MAX: u128 = 10;
+/// How many times as little as a token of the prompt one may cost that was read from a cache.
+const READS_MAX: u128 = 100;
 /// How many times as little a bound of tokens may become.
 const FALLS_MAX: u64 = 10;
 /// The least that providers say the longest answer of a model has, in tokens.

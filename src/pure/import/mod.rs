@@ -285,6 +285,7 @@ fn taken(listed: &Listed, rules: &Rules) -> Result<Result<ImportedModel, String>
         context_length,
         prompt: prices.prompt.decimal(),
         completion: prices.completion.decimal(),
+        is_call_priced: prices.is_call_priced(),
     };
     // What is held when a client sets no maximum: without the provider's word only the context bounds an answer.
     let max = listed.top_provider.max_completion_tokens.filter(|max| *max > 0);

@@ -146,6 +146,15 @@ impl ListedPrices {
         })
     }
 
+    /// Whether a call costs something beside its tokens, be it in long prompts alone.
+    pub(super) fn is_call_priced(&self) -> bool {
+        let rows = self.long.iter().map(|(_, priced)| priced);
+        std::iter::once(&self.kinds)
+            .chain(rows)
+            .flatten()
+            .any(|(key, _)| *key == "request")
+    }
+
     /// As the catalogue has them, between the braces.
     pub(super) fn text(&self) -> String {
         let pair = |(key, price): &Priced| format!("{key}: \"{}\"", price.decimal());

@@ -68,6 +68,18 @@ pub(super) struct Subject<'a> {
     pub(super) context_length: u64,
     pub(super) prompt: Decimal,
     pub(super) completion: Decimal,
+    /// Whether a call costs something beside its tokens.
+    pub(super) is_call_priced: bool,
+}
+
+impl Subject<'_> {
+    /// Whether its prices are at most these: nothing at most is asked of what costs nothing at all.
+    fn costs_at_most(&self, prompt_max: Option<&ProviderPrice>, completion_max: Option<&ProviderPrice>) -> bool {
+        let is_nothing = |max: Option<&ProviderPrice>| max.is_some_and(|max| max.decimal().is_zero());
+        at_most(self.prompt, prompt_max)
+            && at_most(self.completion, completion_max)
+            && !(self.is_call_priced && (is_nothing(prompt_max) || is_nothing(completion_max)))
+    }
 }
 
 impl Rules {
@@ -100,8 +112,7 @@ impl Rules {
     pub(super) fn tier(&self, subject: &Subject<'_>) -> Tier {
         let fits = |rule: &&TierRule| {
             rule.id.as_ref().is_none_or(|pattern| pattern.fits(subject.id))
-                && at_most(subject.prompt, rule.prompt_max.as_ref())
-                && at_most(subject.completion, rule.completion_max.as_ref())
+                && subject.costs_at_most(rule.prompt_max.as_ref(), rule.completion_max.as_ref())
         };
         self.tiers.iter().find(fits).map_or(Tier::Enterprise, |rule| rule.tier)
     }
@@ -113,8 +124,7 @@ impl Rules {
                 && rule.input.as_ref().is_none_or(|input| subject.inputs.contains(input))
                 && rule.output.as_ref().is_none_or(|output| subject.output == output)
                 && rule.context_min.is_none_or(|least| subject.context_length >= least)
-                && at_most(subject.prompt, rule.prompt_max.as_ref())
-                && at_most(subject.completion, rule.completion_max.as_ref())
+                && subject.costs_at_most(rule.prompt_max.as_ref(), rule.completion_max.as_ref())
         };
         let mut purposes: Vec<Purpose> = self
             .purposes
@@ -202,6 +212,7 @@ mod tests {
             context_length: 1_000,
             prompt: prompt.parse().unwrap(),
             completion: completion.parse().unwrap(),
+            is_call_priced: false,
         }
     }
 
@@ -257,6 +268,25 @@ mod tests {
                 "id: 'acme/*'"
             };
             assert_eq!(has(&format!("{condition}, {other}"), &subject), fits, "{condition}");
+        }
+    }
+
+    /// A model that searches may have tokens that cost nothing, and a price for each call: it was listed for the purpose `free`.
+    #[test]
+    fn nothing_fits_a_maximum_of_nothing_whose_calls_have_a_price() {
+        let rules = "provider: x\ntiers: [ { tier: lite, prompt_max: '0' }, { tier: enterprise } ]
+            \npurposes: [ { purposes: [free], prompt_max: '0', completion_max: '0' }, { purposes: [chat], prompt_max: '0.1' } ]";
+        let rules = Rules::parse(rules).unwrap();
+        for (is_call_priced, tier, purposes) in [
+            (false, Tier::Lite, &[Purpose::Chat, Purpose::Free][..]),
+            (true, Tier::Enterprise, &[Purpose::Chat]),
+        ] {
+            let subject = Subject {
+                is_call_priced,
+                ..subject("0", "0")
+            };
+            assert_eq!(rules.tier(&subject), tier);
+            assert_eq!(rules.purposes(&subject), purposes);
         }
     }
 

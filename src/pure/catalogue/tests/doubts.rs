@@ -239,6 +239,18 @@ fn what_cost_nothing_gets_no_price_of_any_kind_unlooked_at() {
 fn kinds_without_a_price_cost_what_their_sides_cost() {
     let with = |more: &str| format!("{USUAL}, {more}");
     check(USUAL, &with("input_cache_read: \"0.00000001\""), None);
+    // A millionth of what was meant was taken as the first price of reads.
+    check(
+        USUAL,
+        &with("input_cache_read: \"0.0000000099\""),
+        Some("a/m: its input_cache_read price would be 0.000000011385, and its prompt price 0.00000115"),
+    );
+    check(USUAL, &with("input_cache_read: \"0.00001\""), None);
+    check(
+        USUAL,
+        &with("input_cache_read: \"0.000011\""),
+        Some("a/m: its input_cache_read price would be 0.00001265, and its prompt price 0.00000115"),
+    );
     check(&with("input_cache_read: \"0.00000001\""), USUAL, None);
     check(USUAL, &with("audio: \"0.00001\""), None);
     check(
