@@ -36,6 +36,7 @@ use crate::ledger::{KeyRecord, control_socket};
 use crate::pure::catalogue::Purpose;
 use crate::pure::ids::{AccountId, ApiKey, KeyId, Tier, hex};
 use crate::pure::money::Credits;
+use crate::server::listening::is_in_the_way;
 use crate::server::open::StartError;
 use crate::server::socket::{address_of, bind, reachable};
 
@@ -208,7 +209,7 @@ fn addresses(wanted: Option<SocketAddr>) -> Result<([SocketAddr; 3], [OwnedFd; 3
     // Who takes any port starts several at once: two that find the usual ones free would both take them. One that is to be the public port
     // would be bound twice.
     let beside = |port| match wanted {
-        Some(address) if [0, port].contains(&address.port()) => bind(loopback(0)),
+        Some(address) if address.port() == 0 || is_in_the_way(address, loopback(port)) => bind(loopback(0)),
         _ => usual(port),
     };
     let (listen, bound) = match wanted {

@@ -153,14 +153,23 @@ pub fn listen(store: &Arc<Embedded>) -> Result<(), StoreError> {
     let serve = move || {
         let mut failure = None;
         for stream in listener.incoming() {
-            if store.strong_count() == 0 {
-                return;
-            }
-            let Some(stream) = accepted("control socket", stream, &mut failure) else {
-                continue;
+            let has_stopped = store.strong_count() == 0;
+            let answer = |stream| {
+                if let Err(error) = begin(stream, &store, &places) {
+                    log::warn!("control socket: {error}");
+                }
             };
-            if let Err(error) = begin(stream, &store, &places) {
-                log::warn!("control socket: {error}");
+            if let Some(stream) = accepted("control socket", stream, &mut failure) {
+                answer(stream);
+            }
+            if has_stopped {
+                // Whoever else waits is told too that the ledger has another owner now, or none.
+                if listener.set_nonblocking(true).is_ok() {
+                    while let Ok((stream, _)) = listener.accept() {
+                        answer(stream);
+                    }
+                }
+                return;
             }
         }
     };
@@ -189,16 +198,19 @@ fn begin(stream: UnixStream, store: &Weak<Embedded>, places: &Places) -> std::io
         return tell(&stream, &busy());
     }
     let (store, all, reads) = (Weak::clone(store), Arc::clone(&places.all), Arc::clone(&places.reads));
+    let stream = Arc::new(stream);
+    let asked = Arc::clone(&stream);
     let answer = move || {
-        if let Err(error) = answer(&stream, &store, &reads) {
+        if let Err(error) = answer(&asked, &store, &reads) {
             log::warn!("control socket: {error}");
         }
         drop(all);
     };
-    std::thread::Builder::new()
-        .name("control-answer".to_owned())
-        .spawn(answer)
-        .map(|_| ())
+    let thread = std::thread::Builder::new().name("control-answer".to_owned());
+    match thread.spawn(answer) {
+        Ok(_) => Ok(()),
+        Err(error) => tell(&stream, &busy()).and(Err(error)),
+    }
 }
 
 fn answer(stream: &UnixStream, store: &Weak<Embedded>, reads: &AtomicUsize) -> std::io::Result<()> {

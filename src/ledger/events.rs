@@ -5,7 +5,7 @@ use sha2::{Digest, Sha256};
 
 use super::admin::credits::CreditKind;
 use super::admin::events::{Event, EventKind};
-use super::admin::{AdminReply, AuditFinding};
+use super::admin::{AdminReply, AuditFinding, AuditReport};
 use super::{KeyRecord, StoreError};
 use crate::clock::Clock;
 use crate::pure::ids::AccountId;
@@ -220,14 +220,22 @@ pub(crate) fn test(clock: &Clock, url: Option<&str>) -> Event {
     Event::new(id, EventKind::Test, clock.now(), None, json!({ "url": url }))
 }
 
-/// The event of what an audit found: one id for the same findings of a day.
-pub(crate) fn unbalanced(findings: &[AuditFinding], now: Timestamp) -> Event {
+/// The event of what an audit found: one id for the same findings of a day. Of an account that it has passed over it may have found any part:
+/// that is one and the same.
+pub(crate) fn unbalanced(report: &AuditReport, now: Timestamp) -> Event {
+    let AuditReport {
+        findings, passed_over, ..
+    } = report;
     let lines = findings.iter().map(|finding| {
         let AuditFinding { account, rule, .. } = finding;
-        format!("{account} {rule} {} {}", finding.expected, finding.found)
+        match passed_over.contains(account) {
+            true => account.to_string(),
+            false => format!("{account} {rule} {} {}", finding.expected, finding.found),
+        }
     });
     let mut lines: Vec<String> = lines.collect();
     lines.sort();
+    lines.dedup();
     let shown = findings.iter().take(FINDINGS_TOLD_MAX).map(|finding| {
         json!({
             "account": finding.account, "rule": finding.rule, "expected": finding.expected.to_string(),

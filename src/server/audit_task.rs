@@ -91,7 +91,8 @@ impl Audited {
             let count = found_now.entry(&finding.account).or_default();
             *count = count.saturating_add(1);
         }
-        // An account may be passed over after a part of it was checked: what that has found is among what was found before, or more.
+        // An account may be passed over after a part of it was checked. What that has found may be among what was found before: it has so many at
+        // least.
         for (account, count) in found_now {
             let kept = found.entry(account.clone()).or_default();
             *kept = count.max(*kept);
@@ -150,7 +151,7 @@ async fn found(
         );
     }
     if !findings.is_empty() {
-        let event = unbalanced(findings, clock.now());
+        let event = unbalanced(&report, clock.now());
         if let Err(error) = ledger.run(AdminOp::Event(EventOp::Raise(event))).await {
             log::warn!("no event tells of it: {error}");
         }
@@ -180,6 +181,7 @@ async fn below_zero(ledger: &Ledger) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::ledger::admin::AuditFinding;
     use crate::ledger::redis::RedisLedger;
     use crate::ledger::tests::redis_server::RedisServer;
     use crate::ledger::tests::rig::{NOW, Rig, block_on, caller_of, patient};
@@ -253,6 +255,48 @@ mod tests {
         server.ask("HSET tg1:{beta} used 0");
         server.ask("HINCRBY tg1:{beta} avail -7");
         audits(0, 0);
+    }
+
+    /// A part of an account was checked: each audit counted its findings anew, and told of another subset of them.
+    #[test]
+    fn what_a_part_of_an_account_has_comes_to_is_found_once() {
+        let finding = |rule: &str| AuditFinding {
+            account: "acme".parse().unwrap(),
+            rule: rule.to_owned(),
+            expected: Credits::ZERO,
+            found: Credits::ZERO,
+        };
+        let report = |rules: &[&str], passed_over: bool| {
+            let mut report = AuditReport {
+                findings: rules.iter().map(|rule| finding(rule)).collect(),
+                ..AuditReport::default()
+            };
+            if passed_over {
+                report.pass_over(&"acme".parse().unwrap(), "its server does not answer");
+            }
+            report
+        };
+        let audited = Audited::new(EVERY, NOW);
+        let audit = Audit {
+            at: NOW,
+            findings: 0,
+            below_zero: None,
+        };
+        for (found, known) in [
+            (&["a", "b"][..], 2),
+            (&["a", "b"], 2),
+            (&["a"], 2),
+            (&["a", "b", "c"], 3),
+            (&[], 3),
+        ] {
+            audited.keep(audit, &report(found, true));
+            assert_eq!(audited.last().unwrap().findings, known, "{found:?}");
+        }
+        audited.keep(audit, &report(&["a"], false));
+        assert_eq!(audited.last().unwrap().findings, 1);
+        let id = |rules: &[&str], passed_over| unbalanced(&report(rules, passed_over), NOW).id;
+        assert_eq!(id(&["a"], true), id(&["a", "b"], true));
+        assert_ne!(id(&["a"], false), id(&["a", "b"], false));
     }
 
     #[test]

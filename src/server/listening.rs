@@ -36,7 +36,7 @@ pub(super) fn is_same(one: SocketAddr, other: SocketAddr) -> bool {
 }
 
 /// Whether who listens at one of them keeps others from the other.
-pub(super) fn is_in_the_way(one: SocketAddr, other: SocketAddr) -> bool {
+pub(crate) fn is_in_the_way(one: SocketAddr, other: SocketAddr) -> bool {
     let is_any = one.ip().is_unspecified() || other.ip().is_unspecified();
     one.port() == other.port() && (is_any || one.ip().to_canonical() == other.ip().to_canonical())
 }

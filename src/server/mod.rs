@@ -12,7 +12,7 @@ pub(crate) mod handover;
 mod idle_order;
 pub(crate) mod journal_task;
 pub mod listener;
-mod listening;
+pub(crate) mod listening;
 pub mod open;
 pub(crate) mod open_files;
 pub mod operator;

@@ -66,6 +66,34 @@ fn who_connects_and_says_nothing_holds_up_nobody_and_there_is_a_bound() {
     until("one is told that too much is asked", || silent.iter().any(is_told));
 }
 
+/// They were hung up on: a command that had written its line was told that it is not known whether it was done.
+#[test]
+fn whoever_asks_an_owner_that_has_gone_is_told_that_nothing_was_done() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("ledger.db");
+    let store = Embedded::open(&path, Clock::System).unwrap();
+    let weak = Arc::downgrade(&store);
+    listen(&store).unwrap();
+    let socket = socket_path(&path);
+    store.close();
+    drop(store);
+    until("nobody has the ledger", || weak.strong_count() == 0);
+    let asking: Vec<UnixStream> = (0..3).map(|_| connect(&socket).unwrap()).collect();
+    let mut line = serde_json::to_vec(&AdminOp::Maintenance { on: true }).unwrap();
+    line.push(b'\n');
+    // Those that come later may find nobody.
+    let told = asking.into_iter().filter_map(|stream| {
+        (&stream).write_all(&line).ok()?;
+        let mut line = String::new();
+        BufReader::new(stream).read_line(&mut line).ok()?;
+        serde_json::from_str::<Result<AdminReply, AdminError>>(&line).ok()
+    });
+    let told: Vec<_> = told.collect();
+    assert!(!told.is_empty());
+    let stopped = Err(AdminError::Store(STOPPED.to_owned()));
+    assert!(told.iter().all(|told| *told == stopped), "{told:?}");
+}
+
 /// They had the texts of what they made, and were gone before they knew that they had made it.
 #[test]
 fn what_was_made_for_somebody_who_has_gone_is_revoked_again() {

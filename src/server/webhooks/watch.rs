@@ -20,8 +20,8 @@ use crate::ledger::admin::events::{Event, EventKind, EventOp};
 pub(super) struct Watch {
     /// Providers that are down, and told: since when, in milliseconds of [`Clock::passed_ms`].
     down: BTreeMap<String, i64>,
-    /// What is to be told of providers that are down, where the ledger has not said yet that it has it. It may have it all the same: the
-    /// same event, by its id, is one however often it is raised.
+    /// What is to be told of providers that are down, where the ledger has not said yet that it has it, and since when they are, in the same.
+    /// It may have it all the same: the same event, by its id, is one however often it is raised.
     pub(super) raising: BTreeMap<String, (Event, i64)>,
     /// When keys are looked at next; none: now.
     pub(super) keys_due: Option<Instant>,
@@ -77,26 +77,29 @@ impl Watch {
             let targets = providers.get(name);
             targets.is_none_or(|targets| targets.values().any(|target| target.has_answered_since(since_ms)))
         };
-        self.down.retain(|name, told_at| !is_over(name, *told_at));
-        self.raising.retain(|name, (_, raised_at)| !is_over(name, *raised_at));
+        self.down.retain(|name, since_ms| !is_over(name, *since_ms));
         for (name, targets) in providers {
-            if self.down.contains_key(name) || !is_provider_down(targets.values().copied(), clock) {
+            let is_known = self.down.contains_key(name) || self.raising.contains_key(name);
+            if is_known || !is_provider_down(targets.values().copied(), clock) {
                 continue;
             }
-            let (event, _) = self.raising.entry(name.to_owned()).or_insert_with(|| {
-                let open = targets.iter().filter(|(_, target)| target.open_until() != 0);
-                let open: Vec<&str> = open.map(|(model, _)| *model).collect();
-                let data = json!({ "provider": name, "targets": open });
-                let id = format!("evt_{}", crate::clock::unique().simple());
-                (Event::new(id, EventKind::ProviderDown, clock.now(), None, data), now_ms)
-            });
+            let open = targets.iter().filter(|(_, target)| target.open_until() != 0);
+            let open: Vec<&str> = open.map(|(model, _)| *model).collect();
+            let data = json!({ "provider": name, "targets": open });
+            let id = format!("evt_{}", crate::clock::unique().simple());
+            let event = Event::new(id, EventKind::ProviderDown, clock.now(), None, data);
+            self.raising.insert(name.to_owned(), (event, now_ms));
+        }
+        for (name, (event, since_ms)) in std::mem::take(&mut self.raising) {
             match ledger.run(AdminOp::Event(EventOp::Raise(event.clone()))).await {
                 Ok(_) => {
-                    self.raising.remove(name);
-                    self.down.insert(name.to_owned(), now_ms);
+                    self.down.insert(name, since_ms);
                 }
-                // The next look tries again.
-                Err(error) => log::debug!("an event cannot be raised: {error}"),
+                // The next look tries again, though the provider may be up by then.
+                Err(error) => {
+                    log::debug!("an event cannot be raised: {error}");
+                    self.raising.insert(name, (event, since_ms));
+                }
             }
         }
     }

@@ -119,6 +119,26 @@ fn accounts_that_cannot_be_read_keep_no_other_from_an_audit_and_a_repair() {
     assert!(audited(&ledger).0.is_clean());
 }
 
+/// What its counters came to was forgotten with the rest.
+#[test]
+fn what_was_found_of_an_account_that_is_passed_over_is_told() {
+    let server = RedisServer::start();
+    let ledger = node(&server, patient());
+    caller_of(&ledger, "acme", "10", LimitOverrides::default());
+    server.ask("HINCRBY tg1:{acme} avail 7");
+    server.ask("HSET tg1:{acme} ulk1 1");
+    server.ask("HSET tg1:{acme}:usage:k1 c1 x");
+    let report = audited(&ledger).0;
+    let [found] = report.findings.as_slice() else {
+        panic!("{report:?}")
+    };
+    assert_eq!(
+        (found.rule.as_str(), report.unchecked),
+        ("top-ups - debits = balance", 1)
+    );
+    assert_eq!(report.passed_over, ["acme".parse().unwrap()]);
+}
+
 /// Its turn has ended, and another has it: it neither lasts longer nor ends by the first.
 #[test]
 fn a_turn_is_kept_and_ended_by_whoever_took_it() {

@@ -99,12 +99,22 @@ async fn what_the_ledger_does_not_answer_is_raised_again_as_the_same_event() {
     failing();
     watch.look(&snapshot, (&closed.ledger, &clock), &stops).await;
     assert_eq!(watch.raising["main"].0.id, id);
+    // It is told though the pause has ended, and the provider answers by then.
+    clock.advance(120_000);
+    let targets = snapshot.candidates.values().flat_map(|targets| targets.all());
+    targets.for_each(|target| target.breaker.succeeded(&clock));
     let teller = Teller::start(&folder.path().join("ledger.db"), &clock);
     for _ in 0..2 {
         watch.look(&snapshot, (&teller.ledger, &clock), &stops).await;
     }
-    watch.end().await;
     assert_eq!((teller.open().await, watch.raising.len()), (1, 0));
+    // The next one is another.
+    failing();
+    for _ in 0..2 {
+        watch.look(&snapshot, (&teller.ledger, &clock), &stops).await;
+    }
+    watch.end().await;
+    assert_eq!(teller.open().await, 2);
 }
 
 /// It asked again after an hour, though the other one may die before it has looked at all keys.
