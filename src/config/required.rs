@@ -23,11 +23,25 @@ pub(super) fn unstated(text: &str) -> Option<String> {
     {
         return Some(format!("receipts: {}", problem(key)));
     }
-    let providers = root.get("providers")?.as_mapping()?;
-    providers.iter().find_map(|(name, provider)| {
+    // Without a value a tier's limit would be the built-in one, and a webhook's events all that there are.
+    let tiers = root.get("tiers").and_then(Value::as_mapping).into_iter().flatten();
+    let of_tiers = tiers.filter_map(|(name, tier)| {
+        let name = name.as_str()?;
+        if tier.is_null() {
+            return Some(format!("tiers: {}", problem(name)));
+        }
+        let key = STATED_OF_TIERS.iter().find(|key| is_null(tier, key))?;
+        Some(format!("tiers.{name}: {}", problem(key)))
+    });
+    let webhooks = root.get("webhooks").and_then(Value::as_sequence).into_iter().flatten();
+    let of_webhooks = webhooks.filter(|webhook| is_null(webhook, &&"events"));
+    let of_webhooks = of_webhooks.map(|_| format!("webhooks: {}", problem("events")));
+    let providers = root.get("providers").and_then(Value::as_mapping).into_iter().flatten();
+    let of_providers = providers.filter_map(|(name, provider)| {
         let key = STATED_OF_PROVIDERS.iter().find(|key| is_null(provider, key))?;
         Some(format!("providers.{}: {}", name.as_str()?, problem(key)))
-    })
+    });
+    of_tiers.chain(of_webhooks).chain(of_providers).next()
 }
 
 const STATED: [&str; 8] = [
@@ -41,6 +55,7 @@ const STATED: [&str; 8] = [
     "traces",
 ];
 const STATED_OF_RECEIPTS: [&str; 3] = ["files", "keep_days", "bytes_max"];
+const STATED_OF_TIERS: [&str; 4] = ["rpm", "tpm", "concurrency", "monthly_quota"];
 const STATED_OF_PROVIDERS: [&str; 2] = ["api_key_env", "ca_file"];
 
 #[cfg(test)]
@@ -107,6 +122,15 @@ mod tests {
                     format!("providers:\n  p:\n    base_url: http://p\n    ca_file: {value}"),
                     "ca_file",
                 ),
+                (format!("tiers:\n  pro:\n    monthly_quota: {value}"), "monthly_quota"),
+                (format!("tiers:\n  free: {{ rpm: 1 }}\n  pro:\n    tpm: {value}"), "tpm"),
+                (
+                    format!("webhooks: [{{ url: \"https://h\", secret_env: S, events: {value} }}]"),
+                    "events",
+                ),
+                (format!("receipts:\n  keep_days: {value}"), "keep_days"),
+                (format!("threads: 2\ntraces: {value}"), "traces"),
+                (format!("threads: 2\ncatalogue_refresh: {value}"), "catalogue_refresh"),
             ] {
                 let error = parse(&text).expect_err(&text);
                 let line = text.lines().count();

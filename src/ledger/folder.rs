@@ -85,6 +85,14 @@ pub(crate) fn takes_files(folder: &Path) -> io::Result<()> {
     accessible(folder, libc::W_OK | libc::X_OK)
 }
 
+/// Whether a file that is there may be written.
+///
+/// # Errors
+/// When it may not.
+pub(crate) fn takes_writes(file: &Path) -> io::Result<()> {
+    accessible(file, libc::W_OK)
+}
+
 /// Gives a file that root has just made at `path` to whoever has its folder: a command that is run by root before the first start would
 /// else leave files that the user of the service cannot open. For anybody but root it does nothing; where it fails, the log says so.
 pub(crate) fn give_to_owner(made: &File, path: &Path) {
@@ -206,6 +214,20 @@ const SET_FLAGS: libc::Ioctl = libc::_IOW::<libc::c_long>(b'f' as u32, 2);
 /// `FS_NOCOW_FL`.
 const NOCOW: libc::c_int = 0x0080_0000;
 
+/// Does this as a user who may write only what everybody may: root may write everywhere.
+#[cfg(test)]
+pub(super) fn as_nobody<T: Send>(work: impl FnOnce() -> T + Send) -> T {
+    let work = || {
+        const NOBODY: libc::uid_t = 65534;
+        const SAME: libc::uid_t = libc::uid_t::MAX;
+        // SAFETY: this call, unlike libc's, changes who this thread is and no other, and the thread ends.
+        let changed = unsafe { libc::geteuid() != 0 || libc::syscall(libc::SYS_setresuid, SAME, NOBODY, SAME) == 0 };
+        assert!(changed);
+        work()
+    };
+    std::thread::scope(|scope| scope.spawn(work).join().unwrap())
+}
+
 #[cfg(test)]
 mod tests {
     use std::os::unix::fs::PermissionsExt;
@@ -298,16 +320,7 @@ mod tests {
         }
         mode(place.path(), 0o755);
         assert!(takes_files(&open).is_ok());
-        let look = || {
-            const NOBODY: libc::uid_t = 65534;
-            const SAME: libc::uid_t = libc::uid_t::MAX;
-            // SAFETY: this call, unlike libc's, changes who this thread is and no other, and the thread ends.
-            let changed =
-                unsafe { libc::geteuid() != 0 || libc::syscall(libc::SYS_setresuid, SAME, NOBODY, SAME) == 0 };
-            assert!(changed);
-            takes_files(&read_only).map_err(|error| error.kind())
-        };
-        let looked = std::thread::scope(|scope| scope.spawn(look).join().unwrap());
+        let looked = as_nobody(|| takes_files(&read_only).map_err(|error| error.kind()));
         assert_eq!(looked, Err(io::ErrorKind::PermissionDenied));
     }
 

@@ -11,8 +11,8 @@ use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::time::UNIX_EPOCH;
 
-use crate::ledger::StoreError;
 use crate::ledger::sqlite::Database;
+use crate::ledger::{StoreError, folder};
 
 /// Opens the ledger's file, and keeps which one that is in the file of its `lock`, which this process holds.
 ///
@@ -58,6 +58,22 @@ pub(super) fn check(path: &Path, opened_last: Option<Identity>) -> Result<(), St
          was there before",
         lock.display()
     )))
+}
+
+/// Checks that the log of the ledger at `path`, and its index, may be written, where they are there. It opens none: a file that is closed again
+/// takes the locks on it along that this process has.
+///
+/// # Errors
+/// When one may not.
+pub(super) fn check_writable(path: &Path) -> Result<(), StoreError> {
+    let files = [beside(path, "-wal"), beside(path, "-shm")];
+    for file in files.iter().filter(|file| file.exists()) {
+        folder::takes_writes(file).map_err(|error| {
+            let why = folder::denied(file, &error);
+            StoreError::Unavailable(format!("cannot write {}: {why}", file.display()))
+        })?;
+    }
+    Ok(())
 }
 
 /// Whether opening a ledger at `path` makes a new, empty one: beside a log without its file it makes none.

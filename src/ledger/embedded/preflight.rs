@@ -30,6 +30,7 @@ impl Embedded {
         })?;
         place::check_names(path)?;
         sqlite::check_header(path)?;
+        place::check_writable(path)?;
         let started = monotonic();
         while is_owned(&path.with_extension("lock"))? {
             if started.elapsed() >= OWNED_MAX {
@@ -126,6 +127,33 @@ mod tests {
                 matches!(&refused, Err(StoreError::Unavailable(why)) if why.starts_with(failed)),
                 "{refused:?}"
             );
+        }
+    }
+
+    /// They were root's after a command without a service's user: a check passed, and the start failed.
+    #[test]
+    fn a_file_of_the_ledger_that_may_not_be_written_is_told() {
+        use std::os::unix::fs::PermissionsExt;
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("ledger.db");
+        drop(Embedded::open(&path, crate::clock::Clock::System).unwrap());
+        let mode = |path: &Path, bits| std::fs::set_permissions(path, std::fs::Permissions::from_mode(bits)).unwrap();
+        mode(folder.path(), 0o777);
+        for file in std::fs::read_dir(folder.path()).unwrap() {
+            mode(&file.unwrap().path(), 0o666);
+        }
+        for name in ["ledger.db-wal", "ledger.db-shm"] {
+            let file = folder.path().join(name);
+            std::fs::write(&file, "").unwrap();
+            mode(&file, 0o644);
+            let refused = folder::as_nobody(|| Embedded::preflight(&path));
+            let says = format!("cannot write {}: ", file.display());
+            assert!(
+                matches!(&refused, Err(StoreError::Unavailable(why)) if why.starts_with(&says)),
+                "{refused:?}"
+            );
+            mode(&file, 0o666);
+            assert_eq!(folder::as_nobody(|| Embedded::preflight(&path)), Ok(()));
         }
     }
 
