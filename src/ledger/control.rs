@@ -11,7 +11,9 @@ use std::time::Duration;
 use super::admin::credits::CreditOp;
 use super::admin::unseen::Maker;
 use super::admin::{AdminError, AdminOp, AdminReply};
-use super::control_socket::{Reached, WAIT_MAX, accepted, ask_noting, connect, in_folder, socket_path, wait_for};
+use super::control_socket::{
+    Reached, WAIT_MAX, accepted, ask_noting, connect, in_folder, reply_line, socket_path, wait_for,
+};
 use super::embedded::{self, Embedded};
 use super::{Ledger, STOPPED, StoreError};
 use crate::clock::{Clock, monotonic};
@@ -266,9 +268,7 @@ fn busy() -> Result<AdminReply, AdminError> {
 }
 
 fn tell(mut stream: &UnixStream, reply: &Result<AdminReply, AdminError>) -> std::io::Result<()> {
-    let mut text = serde_json::to_vec(reply)?;
-    text.push(b'\n');
-    stream.write_all(&text)
+    stream.write_all(&reply_line(reply)?)
 }
 
 /// For how long a command looks for its ledger's owner.

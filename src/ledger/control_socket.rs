@@ -105,9 +105,41 @@ pub(super) fn ask_noting(
         return Err(unanswered(ErrorKind::UnexpectedEof.into()));
     }
     *reached = Reached::Answered;
-    serde_json::from_str::<Result<AdminReply, AdminError>>(&line)
-        .map_err(|error| AdminError::Store(format!("the gateway's answer cannot be read: {error}")))?
+    read_reply(&line).map_err(|error| AdminError::Store(format!("the gateway's answer cannot be read: {error}")))?
 }
+
+/// What an owner answers, as a line. Earlier versions know no [`AdminError::Conflict`]: they read it as invalid, and pass the mark beside it over.
+pub(super) fn reply_line(reply: &Result<AdminReply, AdminError>) -> serde_json::Result<Vec<u8>> {
+    let mut line = match reply {
+        Err(AdminError::Conflict(_)) => {
+            let mut value = serde_json::to_value(reply)?;
+            if let Some(error) = value.get_mut("Err").and_then(serde_json::Value::as_object_mut) {
+                error.insert(CONFLICT.to_owned(), true.into());
+            }
+            serde_json::to_vec(&value)?
+        }
+        reply => serde_json::to_vec(reply)?,
+    };
+    line.push(b'\n');
+    Ok(line)
+}
+
+/// Reads such a line.
+pub(super) fn read_reply(line: &str) -> serde_json::Result<Result<AdminReply, AdminError>> {
+    let reply = serde_json::from_str(line)?;
+    let Err(AdminError::Invalid(text)) = reply else {
+        return Ok(reply);
+    };
+    let value: serde_json::Value = serde_json::from_str(line)?;
+    let is_conflict = value.get("Err").and_then(|error| error.get(CONFLICT)) == Some(&true.into());
+    Ok(Err(match is_conflict {
+        true => AdminError::Conflict(text),
+        false => AdminError::Invalid(text),
+    }))
+}
+
+/// The member of an error's line by which it is one.
+const CONFLICT: &str = "conflict";
 
 /// Whether whoever read has waited for as long as it may.
 pub(crate) fn is_late(error: &std::io::Error) -> bool {

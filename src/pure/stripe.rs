@@ -74,7 +74,12 @@ pub enum Notice {
     /// A checkout was paid.
     Paid(Payment),
     /// What was paid goes back, or could not go back after all. Never empty.
-    Refunded(Vec<Refund>),
+    Refunded {
+        /// Those that the message has.
+        refunds: Vec<Refund>,
+        /// There are more of that charge, which it has not.
+        has_more: bool,
+    },
     /// Money is in dispute, or went back in a way that cannot be told apart: somebody has to look at it.
     WentBack {
         /// Of the message.
@@ -219,12 +224,16 @@ fn is_id(text: &str) -> bool {
 
 /// A message about a refund, or about a charge with its refunds.
 fn refunded(event: String, kind: String, object: serde_json::Value) -> Result<Notice, String> {
+    let mut has_more = false;
     let refunds = match kind.as_str() {
         CHARGE_REFUNDED => {
             let charge: Charge = serde_json::from_value(object).map_err(|error| error.to_string())?;
             match charge.refunds {
                 // How much went back in all says not which refunds those are: each has a message of its own.
-                Some(list) if !list.data.is_empty() && !list.has_more => list.data,
+                Some(list) if !list.data.is_empty() => {
+                    has_more = list.has_more;
+                    list.data
+                }
                 _ => {
                     let payment = charge.payment_intent.map(Intent::id);
                     return Ok(Notice::WentBack {
@@ -240,7 +249,7 @@ fn refunded(event: String, kind: String, object: serde_json::Value) -> Result<No
     };
     let read: Result<Option<Vec<Refund>>, String> = refunds.into_iter().map(|refund| refund.read(&event)).collect();
     Ok(match read? {
-        Some(refunds) => Notice::Refunded(refunds),
+        Some(refunds) => Notice::Refunded { refunds, has_more },
         None => Notice::WentBack {
             event,
             kind,

@@ -23,7 +23,7 @@ use tokio::sync::watch;
 use super::admin_connections::AdminConnections;
 use super::admin_host::{NOT_OURS, is_ours};
 use super::audit_task::Audited;
-use super::pending_listener::{PendingListener, accepted};
+use super::pending_listener::{Accepting, PendingListener};
 use super::socket::reachable;
 use crate::clock::Clock;
 use crate::gateway::access::body_memory::BodyMemory;
@@ -78,7 +78,7 @@ impl Admin {
     }
 
     async fn serve_on(self: Arc<Admin>, listener: tokio::net::TcpListener) {
-        let mut handed_over = self.life.handed_over();
+        let mut accepting = Accepting::new("admin_listen", listener, self.life.handed_over());
         let (app, connections) = (self, Arc::new(AdminConnections::of_admin()));
         #[expect(
             clippy::disallowed_methods,
@@ -87,7 +87,7 @@ impl Admin {
         tokio::spawn(sample(Arc::downgrade(&app)));
         // Pingora's own stop is nothing to this listener.
         let (_running, stopping) = watch::channel(false);
-        while let Some((socket, peer)) = accepted("admin_listen", &listener, &mut handed_over).await {
+        while let Some((socket, peer)) = accepting.next().await {
             // One makes room, for none of them works for an operator.
             let Some(permit) = connections.enter(peer.ip(), false) else {
                 continue;

@@ -7,7 +7,7 @@
 use std::collections::HashMap;
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use tokio::task::AbortHandle;
 
@@ -115,6 +115,14 @@ impl AdminConnections {
         }
     }
 
+    /// Returns once none is open, or after so long.
+    pub(super) async fn empty(&self, at_most: Duration) {
+        let began = monotonic();
+        while !self.lock().all.is_empty() && began.elapsed() < at_most {
+            tokio::time::sleep(EMPTY_EVERY).await;
+        }
+    }
+
     fn lock(&self) -> MutexGuard<'_, Open> {
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -172,6 +180,8 @@ impl Drop for AdminConnectionPermit {
     }
 }
 
+/// How often it is looked whether none is open.
+const EMPTY_EVERY: Duration = Duration::from_millis(10);
 /// Most connections of the admin listener at once.
 pub(super) const ADMIN_MAX: usize = 64;
 /// Most connections of operators at once.

@@ -63,26 +63,56 @@ impl PendingListener {
     }
 }
 
-/// The next connection of a listener; none once that is handed over to another process. A connection that cannot be taken is logged, and the
-/// next one is waited for after a pause. `key` is the listener's in the configuration.
-pub(super) async fn accepted(
-    key: &str,
-    listener: &tokio::net::TcpListener,
-    handed_over: &mut watch::Receiver<bool>,
-) -> Option<(TcpStream, SocketAddr)> {
-    loop {
-        let accepted = tokio::select! {
-            accepted = listener.accept() => accepted,
-            _ = handed_over.wait_for(|handed| *handed) => return None,
-        };
-        match accepted {
-            Ok((socket, peer)) => {
-                send_at_once(&socket);
-                return Some((socket, peer));
+/// A listener whose connections are taken until it is handed over to another process.
+pub(super) struct Accepting {
+    /// Its key in the configuration.
+    key: &'static str,
+    listener: tokio::net::TcpListener,
+    handed_over: watch::Receiver<bool>,
+    /// Connections that may still be taken once it is handed over: those that had come by then.
+    late: usize,
+}
+
+impl Accepting {
+    pub(super) fn new(
+        key: &'static str,
+        listener: tokio::net::TcpListener,
+        handed_over: watch::Receiver<bool>,
+    ) -> Accepting {
+        Accepting {
+            key,
+            listener,
+            handed_over,
+            late: LATE_MAX,
+        }
+    }
+
+    /// The next connection; none once the listener is handed over and nobody waits at it: to close it resets who does. A connection that cannot be
+    /// taken is logged, and the next one is waited for after a pause.
+    pub(super) async fn next(&mut self) -> Option<(TcpStream, SocketAddr)> {
+        loop {
+            let accepted = tokio::select! {
+                biased;
+                accepted = self.listener.accept() => Some(accepted),
+                _ = self.handed_over.wait_for(|handed| *handed) => None,
+            };
+            let accepted = match accepted {
+                Some(accepted) => accepted,
+                // What has come may not be known before tokio looks at its sockets.
+                None => tokio::time::timeout(LATE_WITHIN, self.listener.accept()).await.ok()?,
+            };
+            if *self.handed_over.borrow() {
+                self.late = self.late.checked_sub(1)?;
             }
-            Err(error) => {
-                log::warn!("{key}: a connection cannot be accepted: {error}");
-                tokio::time::sleep(ACCEPT_PAUSE).await;
+            match accepted {
+                Ok((socket, peer)) => {
+                    send_at_once(&socket);
+                    return Some((socket, peer));
+                }
+                Err(error) => {
+                    log::warn!("{}: a connection cannot be accepted: {error}", self.key);
+                    tokio::time::sleep(ACCEPT_PAUSE).await;
+                }
             }
         }
     }
@@ -130,6 +160,9 @@ fn is_told(waited: Duration, told_at: Option<Duration>) -> bool {
     }
 }
 
+/// How long a connection may take to be seen once the listener is handed over, and how many are taken then, so that it ends whoever comes.
+const LATE_WITHIN: Duration = Duration::from_millis(1);
+const LATE_MAX: usize = 1_024;
 /// A pause after a connection that could not be accepted: there may be no descriptor left.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 /// How long nobody may be at the address in an upgrade.
@@ -141,6 +174,24 @@ const TOLD_EVERY: Duration = Duration::from_secs(60);
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Who had connected was reset when the listener was closed.
+    #[tokio::test]
+    async fn who_waits_at_a_listener_that_is_handed_over_is_taken() {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let waiting = [(); 3].map(|()| std::net::TcpStream::connect(address).unwrap());
+        let (hand_over, handed_over) = watch::channel(false);
+        let mut accepting = Accepting::new("operator_listen", listener, handed_over);
+        hand_over.send_replace(true);
+        for _ in &waiting {
+            assert!(accepting.next().await.is_some());
+        }
+        assert!(accepting.next().await.is_none());
+        accepting.late = 0;
+        drop(std::net::TcpStream::connect(address).unwrap());
+        assert!(accepting.next().await.is_none(), "it ends whoever comes");
+    }
 
     /// Another program may have the address for ever: that is told again and again, and not with each try.
     #[test]

@@ -85,6 +85,7 @@ fn check_bytes(shape: &Shape, asks: Asks, got: &str) {
             let choices = json!([{ "index": 0, "delta": { "content": "" }, "finish_reason": "error" }]);
             assert_eq!(event["choices"], choices);
             let (status, kind) = match code {
+                Some(400) => (400, "invalid_request_error"),
                 Some(429) => (429, "rate_limit_error"),
                 _ => (502, "upstream_error"),
             };

@@ -103,12 +103,17 @@ impl<'p, P: Carried + Sync> Downstream<'p, P> {
     /// When it has left, and those of [`Downstream::beside`].
     pub(super) async fn is_there(&mut self, session: &mut Session, ctx: &mut P::CTX) -> Result<()> {
         loop {
-            let turn = poll_fn(|context| {
-                Poll::Ready(match self.look(session, ctx, context) {
+            // The first look may only say that others come first: by the turn of its connection, which begins anew then, or by tokio's budget.
+            let turn = tokio::task::unconstrained(poll_fn(|context| {
+                let mut looked = self.look(session, ctx, context);
+                if looked.is_pending() {
+                    looked = self.look(session, ctx, context);
+                }
+                Poll::Ready(match looked {
                     Poll::Ready(turn) => Some(turn),
                     Poll::Pending => None,
                 })
-            });
+            }));
             let Some(turn) = turn.await else { return Ok(()) };
             self.take(session, ctx, turn).await?;
             if self.has_left() {
@@ -278,6 +283,11 @@ impl<'p, P: Carried + Sync> Downstream<'p, P> {
             Turn::Client(error) if *error.etype() == ErrorType::ConnectError => {
                 self.presence = Presence::Unwatched;
                 session.set_keepalive(None);
+            }
+            // Over HTTP/2 it has reset its stream, which is no write that failed.
+            Turn::Client(error) if *error.etype() == ErrorType::H2Error => {
+                let reset = Error::because(ErrorType::ConnectionClosed, "the client has reset its stream", error);
+                self.client_left(session, ctx, reset)?;
             }
             Turn::Client(error) => self.client_left(session, ctx, error)?,
             Turn::ReadOnEnded => return Err(left()),

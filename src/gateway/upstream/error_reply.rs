@@ -10,7 +10,7 @@ use pingora::{Error, ErrorSource};
 use crate::gateway::api::responses;
 use crate::gateway::billing::capture;
 use crate::gateway::context::{Answer, Call, Ctx};
-use crate::gateway::transport::deadline::{is_stopped, write_within};
+use crate::gateway::transport::deadline::{has_cut_a_write, is_stopped, write_within};
 use crate::net::error_text::ErrorText;
 use crate::pure::error::{ApiError, STREAM_FAILED, STREAM_STOPPED};
 
@@ -54,6 +54,8 @@ pub(in crate::gateway) async fn send_error(session: &mut Session, ctx: &mut Ctx,
         let tail = error_tail(ctx, error);
         capture::ends_with(ctx, tail.as_ref());
         match tail {
+            // It would stand within what was being written.
+            Some(_) if has_cut_a_write(error) => Ok(()),
             // Also when the process stops: this is what it stops with.
             Some(tail) => {
                 // The answer has its end, and its head said that the connection is kept: a client uses it again at once.

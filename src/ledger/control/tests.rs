@@ -94,6 +94,31 @@ fn whoever_asks_an_owner_that_has_gone_is_told_that_nothing_was_done() {
     assert!(told.iter().all(|told| *told == stopped), "{told:?}");
 }
 
+/// In an upgrade the old process asks the new one, and told an operator that the request was wrong.
+#[test]
+fn a_conflict_is_one_for_who_asks_by_the_socket_and_an_earlier_version_reads_it_as_invalid() {
+    use crate::ledger::control_socket::read_reply;
+    let text = || "no".to_owned();
+    for error in [
+        AdminError::Conflict(text()),
+        AdminError::Invalid(text()),
+        AdminError::NoKey,
+    ] {
+        let reply = Err(error);
+        let line = String::from_utf8(reply_line(&reply).unwrap()).unwrap();
+        assert_eq!(read_reply(&line).unwrap(), reply);
+        let earlier: Result<AdminReply, AdminError> = serde_json::from_str(&line).unwrap();
+        let expected = match reply {
+            Err(AdminError::Conflict(text)) => Err(AdminError::Invalid(text)),
+            reply => reply,
+        };
+        assert_eq!(earlier, expected);
+    }
+    let done = Ok(AdminReply::Done);
+    let line = String::from_utf8(reply_line(&done).unwrap()).unwrap();
+    assert_eq!(read_reply(&line).unwrap(), done);
+}
+
 /// They had the texts of what they made, and were gone before they knew that they had made it.
 #[test]
 fn what_was_made_for_somebody_who_has_gone_is_revoked_again() {

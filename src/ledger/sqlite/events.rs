@@ -83,6 +83,17 @@ pub(super) fn credited(
     }
 }
 
+/// An account's `low_balance` is this from now on: what was told of another one was not told of it, also when that comes back.
+pub(super) fn forget_another_low(
+    t: &Transaction<'_>,
+    account: &AccountId,
+    low: Option<Credits>,
+) -> Result<(), StoreError> {
+    t.prepare_cached("UPDATE event_accounts SET low = NULL WHERE account = ?1 AND low IS NOT ?2")?
+        .execute(params![account.as_str(), low.map(Credits::pico)])?;
+    Ok(())
+}
+
 /// Tells once of a balance below `low`, until it was not below it.
 fn watch(t: &Transaction<'_>, account: &AccountId, low: Credits, at: EventTimes) -> Result<(), StoreError> {
     let (balance, told): (i64, Option<i64>) = t

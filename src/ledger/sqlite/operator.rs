@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use rusqlite::{Transaction, params};
 
 use super::super::{AccountRecord, KeyRecord, StoreError};
-use super::{Database, corrupt, spending};
+use super::{Database, corrupt, events, spending};
 use crate::pure::ids::{KeyDigest, Tier};
 use crate::pure::money::Credits;
 use crate::pure::spend::SpendPeriod;
@@ -44,7 +44,7 @@ impl Database {
                     terms
                 ],
             )?;
-            Ok(())
+            events::forget_another_low(t, &record.id, record.terms.low_balance)
         })
     }
 

@@ -2,7 +2,7 @@
 
 use rusqlite::{Connection, params};
 
-use super::{Database, corrupt};
+use super::{Database, corrupt, events};
 use crate::ledger::StoreError;
 use crate::ledger::terms::AccountTerms;
 use crate::pure::ids::AccountId;
@@ -31,7 +31,7 @@ impl Database {
                 "UPDATE accounts SET terms = ?2 WHERE id = ?1",
                 params![account.as_str(), text],
             )?;
-            Ok(())
+            events::forget_another_low(t, account, terms.low_balance)
         })
     }
 }

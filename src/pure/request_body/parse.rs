@@ -17,6 +17,8 @@ use super::{
     fold, text,
 };
 
+mod unknown;
+
 impl RequestBody {
     /// Validates a request body: one JSON object (RFC 8259) in UTF-8 in which each field that Tollgate knows stands at most once,
     /// `model` is a string, `messages` a non-empty array of objects (chat) or `input` a text, texts, token ids or lists of token ids
@@ -149,7 +151,9 @@ impl<'a> Reader<'a> {
                 Ok(())
             }
             Rule::OtherMaximum => {
-                if scan.value()?.kind == Kind::Null {
+                let value = scan.value()?;
+                if value.kind == Kind::Null {
+                    self.take_out(field, key.span, value);
                     return Ok(());
                 }
                 Err(BodyError::Refused {
@@ -173,6 +177,8 @@ impl<'a> Reader<'a> {
                 } else if field.name == fields::STORE {
                     let (key, value) = (key.span, value.span);
                     self.names.get_or_insert_default().store = Some(Member { key, value });
+                } else {
+                    self.take_out(field, key.span, value);
                 }
                 Ok(())
             }
@@ -226,6 +232,12 @@ impl<'a> Reader<'a> {
         }
     }
 
+    /// A member that asks for nothing, whatever the rest of the body says.
+    fn take_out(&mut self, field: Field, key: Span, value: Value) {
+        let unasked = Unasked::nothing(field, key, value.span);
+        self.names.get_or_insert_default().unasked.push(unasked);
+    }
+
     /// The model; errors unless all required fields were read.
     fn required(&self) -> Result<Text, Fault> {
         let Some(model) = self.model else {
@@ -250,23 +262,6 @@ impl<'a> Reader<'a> {
 
     fn other(&mut self, scan: &mut Scanner<'_>) -> Result<(), Fault> {
         self.other_value(scan).map(|_| ())
-    }
-
-    /// A field that Tollgate does not know.
-    fn unknown(&mut self, scan: &mut Scanner<'_>, key: Text) -> Result<(), Fault> {
-        let name = text::name(key, self.bytes);
-        fold::check_field(&name)?;
-        let nested = matches!(scan.peek(), Some(b'{' | b'['));
-        if !nested || name.is_one_of(&SCHEMAS) {
-            return self.other(scan);
-        }
-        let value = fold::value_without_maximum(scan, self.bytes)?;
-        self.add_other_bytes(value);
-        match self.endpoint {
-            Endpoint::Embeddings => Ok(()),
-            _ if controls::is_clients_own(&name) => Ok(()),
-            Endpoint::Chat | Endpoint::ChatStream => self.note_controls(value),
-        }
     }
 
     fn other_value(&mut self, scan: &mut Scanner<'_>) -> Result<Value, Fault> {
@@ -384,15 +379,3 @@ impl<'a> Reader<'a> {
         })
     }
 }
-
-/// Fields that hold a schema or a template's values: the keys in them are the client's own.
-const SCHEMAS: [&str; 8] = [
-    "response_format",
-    "guided_json",
-    "structured_outputs",
-    "json_schema",
-    "schema",
-    "format",
-    "text",
-    "chat_template_kwargs",
-];

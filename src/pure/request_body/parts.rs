@@ -17,7 +17,17 @@ pub(super) fn walk_message_member(
     let name = text::name(key, bytes);
     let is_part: fn(Kind) -> Option<PartKind> = match &*name {
         b"content" | b"images" if scan.peek() == Some(b'[') => return walk_parts(scan, bytes, found),
-        b"role" => return scan.value().map(|_| ()),
+        b"role" => {
+            let role = scan.value()?;
+            let is_known = role
+                .text()
+                .is_some_and(|role| text::name(role, bytes).is_one_of(&ROLES));
+            if !is_known {
+                // Some upstreams take any text, and put it before the model (vLLM, by the model's template).
+                found_value(role, found);
+            }
+            return Ok(());
+        }
         b"content" | b"images" => |kind| (kind == Kind::Object).then_some(PartKind::Unknown),
         b"audio" => |kind| (kind != Kind::Null).then_some(PartKind::Audio),
         b"cache_control" => {
@@ -167,6 +177,12 @@ fn walk_bytes(
         let key = text::name(key, bytes);
         if *key == *name.as_bytes() {
             found_bytes(scan.value()?, bytes, name, found);
+        } else if *key == *b"format" && name == "data" {
+            let format = scan.value()?;
+            found_value(format, found);
+            if format.text().is_some_and(|format| !names_sound(format, bytes)) {
+                found(Piece::Part(PartKind::Unknown));
+            }
         } else if *key == *CACHE_CONTROL.as_bytes() {
             found_control(scan.value()?, found);
         } else {
@@ -180,21 +196,35 @@ fn walk_bytes(
 }
 
 fn found_bytes(value: Value, bytes: &[u8], name: &str, found: &mut impl FnMut(Piece)) {
-    match value.text() {
-        Some(url) if name == "url" => {
-            if !text::starts_with(url, bytes, "data:") {
-                return; // An address: some provider fetches it.
-            }
-            found(Piece::PartBytes(url.span));
-            if !text::starts_with(url, bytes, "data:image/") {
-                // Some upstreams take documents and films here.
-                found(Piece::Part(PartKind::Unknown));
-            }
-        }
-        Some(data) => found(Piece::PartBytes(data.span)),
-        None => found_value(value, found),
+    let Some(data) = value.text() else {
+        return found_value(value, found);
+    };
+    let beginning = text::beginning(data, bytes);
+    // Some upstreams take documents and films in the place of an image, or of sound; by other addresses than the web's too.
+    let is_known = match name {
+        "url" => ["data:image/", "https://", "http://"]
+            .iter()
+            .any(|known| beginning.is(known)),
+        "data" => beginning.is("data:audio/") || !beginning.contains(&b':'),
+        _ => true,
+    };
+    // At an address of the web some provider fetches it.
+    if name != "url" || beginning.is("data:") {
+        found(Piece::PartBytes(data.span));
+    }
+    if !is_known {
+        found(Piece::Part(PartKind::Unknown));
     }
 }
+
+/// Whether the format of a sound is one: a name, or a media type of sound.
+fn names_sound(format: Text, bytes: &[u8]) -> bool {
+    let format = text::beginning(format, bytes);
+    format.is("audio/") || !format.contains(&b'/')
+}
+
+/// Roles as OpenAI and its like have them, which are few bytes.
+const ROLES: [&str; 6] = ["system", "developer", "user", "assistant", "tool", "function"];
 
 const IMAGE_PARTS: [&str; 3] = ["image_url", "input_image", "image"];
 const AUDIO_PARTS: [&str; 2] = ["input_audio", "audio"];

@@ -1,5 +1,6 @@
 //! Fields that change what a call costs: they pass where the catalogue has that price, and are refused where it has not.
 
+pub(super) use super::fields::CACHE_CONTROL;
 use super::fields::{self, FieldRules, FieldSet};
 use super::scan::Span;
 use super::{BodyError, RequestBody};
@@ -166,4 +167,3 @@ const MODALITIES: &str = "modalities";
 /// Bytes of the longest `modalities` that have a price: far above what three kinds need.
 const MODALITIES_BYTES_MAX: usize = 1 << 10;
 const AUDIO: &str = "audio";
-pub(super) const CACHE_CONTROL: &str = "cache_control";

@@ -189,6 +189,11 @@ pub(super) fn walk_tools(
                 found_control(value, found);
             } else {
                 fold::check(&name, &["type", "function", CACHE_CONTROL])?;
+                // Some upstreams look for their own tools beside a function (`googleSearch: {}`).
+                let may_switch = matches!(value.kind, Kind::Object | Kind::Array | Kind::True);
+                if may_switch && !name.is_one_of(&TOOL_MEMBERS) {
+                    owner = ToolOwner::Upstream;
+                }
                 if !controls::is_clients_own(&name) {
                     controls::find_within(value, bytes, found)?;
                 }
@@ -200,6 +205,18 @@ pub(super) fn walk_tools(
     }
     Ok((Span::new(start, scan.offset()), owner))
 }
+
+/// Members of a tool beside its type and function, of which no upstream makes a tool of its own.
+const TOOL_MEMBERS: [&str; 8] = [
+    "custom",
+    "parameters",
+    "input_schema",
+    "input_examples",
+    "allowed_callers",
+    "strict",
+    "defer_loading",
+    "eager_input_streaming",
+];
 
 /// Who runs the tools of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

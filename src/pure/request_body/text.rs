@@ -62,17 +62,55 @@ pub(super) fn is(text: Text, bytes: &[u8], known: &str) -> bool {
     *name(text, bytes) == *known.as_bytes()
 }
 
-/// Whether the string begins with `prefix`. An escape other than `\/` is taken for a difference.
-pub(super) fn starts_with(text: Text, bytes: &[u8], prefix: &str) -> bool {
-    let mut raw = text.span.of(bytes);
-    for &expected in prefix.as_bytes() {
-        raw = match raw {
-            [b'\\', b'/', tail @ ..] if expected == b'/' => tail,
-            [byte, tail @ ..] if *byte == expected => tail,
-            _ => return false,
-        };
+/// How a text begins, unescaped, as readers of addresses take it: in small letters, without blanks before it, and without tabs and line breaks.
+/// Other letters than ASCII's are 0xff.
+pub(super) struct Beginning([u8; BEGINNING_BYTES], usize);
+
+impl Deref for Beginning {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        self.0.get(..self.1).unwrap_or_default()
     }
-    true
+}
+
+impl Beginning {
+    /// Whether the text begins with this, which is in small letters and no longer than what is known of a text.
+    pub(super) fn is(&self, prefix: &str) -> bool {
+        self.starts_with(prefix.as_bytes())
+    }
+}
+
+/// The first bytes of a string, [`BEGINNING_BYTES`] at most.
+pub(super) fn beginning(text: Text, bytes: &[u8]) -> Beginning {
+    let (mut raw, mut found) = (text.span.of(bytes), Beginning([0; BEGINNING_BYTES], 0));
+    while let Some((byte, tail)) = first_byte(raw) {
+        raw = tail;
+        let is_blank = byte <= b' ' && (found.1 == 0 || byte != b' ');
+        if is_blank {
+            continue;
+        }
+        let Some(place) = found.0.get_mut(found.1) else { break };
+        *place = byte.to_ascii_lowercase();
+        found.1 = found.1.saturating_add(1);
+    }
+    found
+}
+
+/// The first byte of what stands between the quotes of a JSON string, unescaped, and what follows it.
+fn first_byte(raw: &[u8]) -> Option<(u8, &[u8])> {
+    Some(match raw {
+        [] => return None,
+        [b'\\', b'u', digits @ ..] => {
+            let (digits, tail) = digits.split_at_checked(4).unwrap_or((digits, &[]));
+            let unit = hex4(digits)
+                .and_then(|unit| u8::try_from(unit).ok())
+                .filter(u8::is_ascii);
+            (unit.unwrap_or(0xff), tail)
+        }
+        [b'\\', b'b' | b'f' | b'n' | b'r' | b't', tail @ ..] => (b'\n', tail),
+        [b'\\', byte, tail @ ..] | [byte, tail @ ..] => (if byte.is_ascii() { *byte } else { 0xff }, tail),
+    })
 }
 
 /// `text` as it stands between the quotes of a JSON string.
@@ -167,7 +205,9 @@ fn code_unit(digits: &str) -> Option<(u32, &str)> {
 }
 
 /// Bytes of the longest text that may be a known name, or fold to one: a letter of those may be a sign of three bytes.
-pub(super) const NAME_BYTES_MAX: usize = 72;
+pub(super) const NAME_BYTES_MAX: usize = 90;
+/// So much is known of how a text begins.
+const BEGINNING_BYTES: usize = 32;
 /// Bytes of the longest escape (`\u0061`) that stands for a text of one byte.
 pub(super) const ESCAPE_BYTES_MAX: usize = 6;
 

@@ -1,5 +1,5 @@
-//! Values of refused fields that ask for nothing: an empty list of plugins or rewrites, an empty choice of providers, the model itself as the only
-//! one. Clients of OpenRouter send them. They pass as null does, and no upstream gets them unless its configuration allows the field.
+//! Values of refused fields that ask for nothing: null and false, an empty list of plugins or rewrites, an empty choice of providers, the model itself as the only
+//! one. Clients of OpenRouter send them. They pass, and no upstream gets them unless its configuration allows the field.
 
 use super::fields::Field;
 use super::members::Member;
@@ -16,6 +16,16 @@ pub(super) struct Unasked {
 }
 
 impl Unasked {
+    /// A member that asks for nothing in any request.
+    pub(super) fn nothing(field: Field, key: Span, value: Span) -> Unasked {
+        let member = Member { key, value };
+        Unasked {
+            field,
+            member,
+            model: None,
+        }
+    }
+
     /// The member, where it asks for nothing, as far as it can be told before the rest of the body was read.
     pub(super) fn of(field: Field, key: Span, value: Value, bytes: &[u8]) -> Option<Unasked> {
         let model = match (field.name, value.kind) {

@@ -19,6 +19,7 @@ use super::exchange::{self, Came};
 use super::state::OperatorApi;
 use super::under_way::UnderWay;
 use crate::net::head_limit::HeadLimit;
+use crate::pure::error::ApiError;
 use crate::pure::error::operator::OperatorError;
 use crate::server::admin_connections::AdminConnectionPermit;
 
@@ -54,8 +55,14 @@ impl HttpServerApp for Connection {
                 return None;
             }
         }
-        // Another process has taken over: nothing was begun, and the client finds it when it connects again.
-        let exchange = self.api.exchanges.try_acquire().ok()?;
+        let Ok(exchange) = self.api.exchanges.try_acquire() else {
+            // Another process has taken over: nothing was begun, and the client finds it when it connects again.
+            self.refuse(&mut session, &OperatorError::Api(ApiError::STOPPING)).await;
+            return None;
+        };
+        if *self.api.admin.life.handed_over().borrow() {
+            session.set_keepalive(None);
+        }
         let under_way = UnderWay::default();
         let request = session.req_header();
         let is_chunked = request.headers.contains_key(header::TRANSFER_ENCODING);

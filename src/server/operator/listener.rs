@@ -18,7 +18,7 @@ use crate::ledger::admin::accounts::{AccountOp, AccountQuery};
 use crate::net::bounded_stream::BoundedStream;
 use crate::net::head_limit::HeadLimit;
 use crate::server::admin_connections::AdminConnections;
-use crate::server::pending_listener::{PendingListener, accepted};
+use crate::server::pending_listener::{Accepting, PendingListener};
 
 impl OperatorApi {
     /// Serves at `listener` until the process ends.
@@ -31,7 +31,7 @@ impl OperatorApi {
 
     /// Serves connections of `listener`, each in a task of its own, until another process takes over and what was begun is answered.
     pub async fn serve(self, listener: TcpListener) {
-        let mut handed_over = self.admin.life.handed_over();
+        let mut accepting = Accepting::new("operator_listen", listener, self.admin.life.handed_over());
         let (api, connections) = (Arc::new(self), Arc::new(AdminConnections::of_operators()));
         #[expect(
             clippy::disallowed_methods,
@@ -40,7 +40,7 @@ impl OperatorApi {
         tokio::spawn(know_names(api.ledger().clone()));
         // Pingora's own stop is nothing to this listener.
         let (_running, stopping) = watch::channel(false);
-        while let Some((socket, peer)) = accepted("operator_listen", &listener, &mut handed_over).await {
+        while let Some((socket, peer)) = accepting.next().await {
             let peer = peer.ip();
             let is_proxy = {
                 let trusted = &api.snapshot().config.trusted_proxies;
@@ -71,10 +71,13 @@ impl OperatorApi {
             });
             connections.runs(number, served.abort_handle());
         }
-        // The address is the other process' now; commands that were begun come to their end.
-        drop(listener);
-        if tokio::time::timeout(ENDED_WITHIN, api.idle()).await.is_err() {
-            log::warn!("commands of operators outlived the listener");
+        // The address is the other process' now. Who is here is answered, with a connection that ends.
+        drop(accepting);
+        connections.empty(ANSWERED_WITHIN).await;
+        // Commands that were begun come to their end; who asks for another is told that nothing was begun.
+        match tokio::time::timeout(ENDED_WITHIN, api.idle()).await {
+            Ok(_idle) => connections.empty(REFUSED_WITHIN).await,
+            Err(_) => log::warn!("commands of operators outlived the listener"),
         }
     }
 }
@@ -110,5 +113,8 @@ async fn greet(api: &OperatorApi, socket: TcpStream, limit: &Arc<HeadLimit>) -> 
 
 /// How long a TLS handshake may take.
 const GREETED_WITHIN: Duration = Duration::from_secs(10);
+/// How long connections may last whose listener has ended, for a request that is on its way; and then, to be told that it comes too late.
+const ANSWERED_WITHIN: Duration = Duration::from_secs(2);
+const REFUSED_WITHIN: Duration = Duration::from_millis(200);
 /// How long commands that run may keep a listener that ends.
 const ENDED_WITHIN: Duration = Duration::from_secs(60);

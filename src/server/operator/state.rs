@@ -61,13 +61,14 @@ impl OperatorApi {
         Box::pin(async move { ledger.run(op).await })
     }
 
-    /// Returns once every request is answered and no command runs.
-    pub(super) async fn idle(&self) {
-        // No other request begins while this waits. An error: nobody waits for places any more.
-        let _all = self.exchanges.acquire_many(EXCHANGES_MAX).await;
+    /// Returns once every request is answered and no command runs. No other request begins while this waits, nor while what it returns is kept.
+    pub(super) async fn idle(&self) -> impl Sized + use<'_> {
+        // An error: nobody waits for places any more.
+        let all = self.exchanges.acquire_many(EXCHANGES_MAX).await;
         // Commands whose clients have gone.
         drop(self.running.acts.acquire_many(ACTS_MAX).await);
         drop(self.running.reads.acquire_many(READS_MAX).await);
+        all
     }
 
     pub(super) fn clock(&self) -> &Clock {

@@ -1,15 +1,17 @@
-//! Waits for an upstream that was asked a moment before.
+//! Waits for an upstream that was asked a moment before, and what is written when the process stops.
 
 use std::time::Duration;
 
 use async_trait::async_trait;
+use pingora::http::ResponseHeader;
 use pingora::protocols::l4::stream::Stream;
 use pingora::proxy::ProxyHttp;
 use pingora::upstreams::peer::HttpPeer;
-use tokio::io::AsyncWriteExt;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::oneshot;
 
+use super::super::deadline::has_cut_a_write;
 use super::*;
 
 /// Carries as Pingora would.
@@ -68,3 +70,59 @@ async fn an_upstream_that_was_asked_is_heard_after_a_wait_for_something_else() {
         assert_eq!(heard.unwrap(), Ok(2), "{yields}");
     }
 }
+
+/// Carries while its process no longer waits.
+struct Cut;
+
+#[async_trait]
+impl ProxyHttp for Cut {
+    type CTX = ();
+
+    fn new_ctx(&self) {}
+
+    async fn upstream_peer(&self, _: &mut Session, (): &mut ()) -> Result<Box<HttpPeer>> {
+        Err(ended())
+    }
+}
+
+impl Carried for Cut {
+    fn is_cut(&self) -> bool {
+        true
+    }
+}
+
+/// What was not taken at once was dropped, and the client told why in the middle of it.
+#[tokio::test]
+async fn what_is_being_written_when_the_process_stops_is_written_if_the_client_reads_it_soon() {
+    for reads in [true, false] {
+        let (mut session, mut client) = request().await;
+        let mut downstream = Downstream::new(&Cut, TimeLimits::default());
+        let mut head = ResponseHeader::build(200, None).unwrap();
+        head.insert_header("content-length", LENGTH).unwrap();
+        let part = Part {
+            head: Some(Box::new(head)),
+            bytes: Bytes::from(vec![b'x'; LENGTH]),
+            ends: true,
+        };
+        let written = async {
+            let written = downstream.write(&mut session, &mut (), part).await;
+            drop(session);
+            written
+        };
+        let read = async {
+            let mut answer = Vec::new();
+            if reads {
+                client.read_to_end(&mut answer).await.unwrap();
+            }
+            answer.iter().filter(|byte| **byte == b'x').count()
+        };
+        let (written, read) = tokio::join!(written, read);
+        match written {
+            Ok(()) => assert!(reads && read == LENGTH),
+            Err(error) => assert!(!reads && has_cut_a_write(&error), "{error}"),
+        }
+    }
+}
+
+/// More than the buffers of a connection hold.
+const LENGTH: usize = 32 << 20;

@@ -167,6 +167,16 @@ pub(super) fn another_low_balance_is_told_anew(rig: &Rig) {
     low_balance(rig, None);
     pay(rig, &caller, 4, "1");
     assert_eq!(told(&rig.ledger, &caller), []);
+    // One that comes back is told anew, whatever stood there meanwhile.
+    low_balance(rig, Some("30"));
+    pay(rig, &caller, 5, "1");
+    assert_eq!(kinds(&told(&rig.ledger, &caller)), [EventKind::LowBalance]);
+    low_balance(rig, Some("2"));
+    low_balance(rig, Some("30"));
+    pay(rig, &caller, 6, "1");
+    assert_eq!(kinds(&told(&rig.ledger, &caller)), [EventKind::LowBalance]);
+    pay(rig, &caller, 7, "1");
+    assert_eq!(told(&rig.ledger, &caller), []);
 }
 
 pub(super) fn a_quota_is_told_once_a_month_and_value(rig: &Rig) {

@@ -340,6 +340,8 @@ fn tools_that_the_upstream_runs_are_refused() {
         r#"[{"type":"function","function":{"name":"f"}},{"type":"custom","custom":{}}]"#,
         r#"[{"function":{"name":"f"},"t\u0079pe":"functio\u006e"}]"#,
         r#"[{"function":{"name":"f"}}]"#,
+        r#"[{"type":"function","function":{"name":"f"},"strict":true,"x":"y","googleSearch":null,"input_examples":[{}]}]"#,
+        r#"[{"type":"function","name":"f","parameters":{"type":"object"}}]"#,
     ] {
         assert!(!hosted(ours), "{ours}");
     }
@@ -348,6 +350,8 @@ fn tools_that_the_upstream_runs_are_refused() {
         r#"[{"type":"function","function":{}},{"type":"openrouter:web_search"}]"#,
         r#"[{"type":"function","type":"web_search"}]"#,
         r#"[{"google_search":{}}]"#,
+        r#"[{"type":"function","function":{"name":"f"},"googleSearch":{}}]"#,
+        r#"[{"function":{"name":"f"},"code_execution":true}]"#,
         r#"["web_search"]"#,
         r#"[{}]"#,
         r#"{"type":"function"}"#,

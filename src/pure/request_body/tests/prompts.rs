@@ -40,7 +40,7 @@ fn images_are_counted_and_their_bytes_are_not() {
             1,
         ),
         (
-            format!(r#"{{"image_url":"data:image/png;base64,{data}","image_url":{{"url":"u"}},"type":"text"}}"#),
+            format!(r#"{{"image_url":"data:image/png;base64,{data}","image_url":{{"url":"http://u"}},"type":"text"}}"#),
             2,
         ),
     ] {
@@ -64,7 +64,8 @@ fn an_address_is_text_unless_it_begins_as_data_do() {
         ("data:image/", false),
         (r"data:image\/", false),
         (r"\/ata:image/", true),
-        (r"dat\u0061:image/", true),
+        (r"dat\u0061:image/", false),
+        (r"\u0020\n DA\tTA:image/", false),
         ("https://image/", true),
     ] {
         let body = content(&format!(
@@ -82,6 +83,14 @@ fn what_has_no_bound_of_its_own_takes_the_context_window() {
         r#"{"type":"input_audio","input_audio":{"data":"AA","format":"wav"}}"#,
         r#"{"type":"video_url","video_url":{"url":"https://x"}}"#,
         r#"{"type":"image_url","image_url":{"url":"data:application/pdf;base64,AA"}}"#,
+        r#"{"type":"image_url","image_url":{"url":"\u0064ata:video/mp4;base64,AA"}}"#,
+        r#"{"type":"image_url","image_url":{"url":"DATA:video/mp4;base64,AA"}}"#,
+        r#"{"type":"image_url","image_url":{"url":" data:video/mp4;base64,AA"}}"#,
+        r#"{"type":"image_url","image_url":{"url":"gs://bucket/film.mp4"}}"#,
+        r#"{"type":"image_url","image_url":{"url":"AAAA"}}"#,
+        r#"{"type":"input_audio","input_audio":{"data":"data:video/mp4;base64,AA","format":"wav"}}"#,
+        r#"{"type":"input_audio","input_audio":{"data":"https://x/film.mp4","format":"wav"}}"#,
+        r#"{"type":"input_audio","input_audio":{"data":"AA","format":"video\/mp4"}}"#,
         r#"{"type":"text","text":"a","type":"file"}"#,
         r#"{"type":7}"#,
         r#"{"video_url":"https://x"}"#,
@@ -98,6 +107,51 @@ fn what_has_no_bound_of_its_own_takes_the_context_window() {
     let no_audio =
         chat(r#"{"model":"m","messages":[{"role":"assistant","audio":null,"content":[{"type":"text","text":"a"}]}]}"#);
     assert!(no_audio.unwrap().prompt_tokens_bound(&BOUNDS) < 1000);
+}
+
+/// It was one sound whatever was in it: such as a film, which has more tokens.
+#[test]
+fn a_sound_is_one_where_it_says_nothing_else() {
+    let bounds = PromptBounds {
+        audio_tokens_each: Some(500),
+        ..BOUNDS
+    };
+    let bound = |part: &str| content(&format!("[{part}]")).prompt_tokens_bound(&bounds);
+    for sound in [
+        r#"{"type":"input_audio","input_audio":{"data":"AA+/","format":"wav"}}"#,
+        r#"{"type":"input_audio","input_audio":{"data":"data:audio\/wav;base64,AA","format":"mp3"}}"#,
+        r#"{"type":"input_audio","input_audio":{"data":"AA","format":"audio/ogg"}}"#,
+        r#"{"type":"input_audio","input_audio":"AA"}"#,
+    ] {
+        assert!(bound(sound) < 2_000, "{sound}");
+    }
+    for film in [
+        r#"{"type":"input_audio","input_audio":{"data":"data:video/mp4;base64,AA","format":"wav"}}"#,
+        r#"{"type":"input_audio","input_audio":{"data":"gs://x/film","format":"wav"}}"#,
+        r#"{"type":"input_audio","input_audio":{"format":"video/mp4","data":"AA"}}"#,
+        r#"{"type":"input_audio","input_audio":"da\u0074a:video/mp4;base64,AA"}"#,
+    ] {
+        assert_eq!(bound(film), 1_000_000, "{film}");
+    }
+}
+
+/// Some upstreams put any role before the model: it was no text.
+#[test]
+fn a_role_that_is_none_of_the_known_is_text() {
+    let role = |role: &str| format!(r#"{{"model":"m","messages":[{{"role":"{role}","content":"a"}}]}}"#);
+    for known in [
+        "system",
+        "developer",
+        "user",
+        "assistant",
+        "tool",
+        "function",
+        r"us\u0065r",
+    ] {
+        assert_eq!(texts(&chat(&role(known)).unwrap()), ["a"], "{known}");
+    }
+    let long = "word ".repeat(1_000);
+    assert_eq!(texts(&chat(&role(&long)).unwrap()), [long.as_str(), "a"]);
 }
 
 #[test]

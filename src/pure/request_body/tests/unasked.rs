@@ -58,6 +58,46 @@ fn all_that_asks_for_nothing_is_taken_out_at_once_and_beside_what_else_is() {
     check(Endpoint::Chat, &before, cap(3, MaximumField::MaxTokens), &after);
 }
 
+/// A provider that does not know the field refused the request, and its word was final.
+#[test]
+fn no_provider_gets_a_refused_field_that_is_null_or_false() {
+    for member in [
+        r#""provider":null"#,
+        r#""plugins":false"#,
+        r#""service_tier":null"#,
+        r#""background":false"#,
+        r#""max_output_tokens":null"#,
+    ] {
+        let before = format!("{{{member},{REST}}}");
+        check(Endpoint::Chat, &before, rename("m"), &format!("{{{REST}}}"));
+    }
+    let before = format!(r#"{{"provider":null,{REST}}}"#);
+    let edit = Edit {
+        rules: FieldRules::allowing(["provider"]).unwrap(),
+        ..rename("m")
+    };
+    check(Endpoint::Chat, &before, edit, &before);
+}
+
+#[test]
+fn a_template_among_its_values_is_refused() {
+    let refused = |values: &str| {
+        let read = chat(&format!(r#"{{"chat_template_kwargs":{values},{REST}}}"#));
+        matches!(
+            read,
+            Err(BodyError::Refused {
+                field: "chat_template",
+                ..
+            })
+        )
+    };
+    assert!(!refused(
+        r#"{"enable_thinking":false,"max_tokens":7,"x":{"y":"chat_template"}}"#
+    ));
+    assert!(refused(r#"{"chat_template":"{% for i in range(9) %}x{% endfor %}"}"#));
+    assert!(refused(r#"{"chat_t\u0065mplate":""}"#));
+}
+
 #[test]
 fn what_asks_for_something_is_refused_as_before() {
     for (member, field) in [

@@ -68,7 +68,16 @@ pub(in crate::server::operator) async fn hear(call: &Call<'_>) -> Result<Answer,
     });
     match notice? {
         Notice::Paid(payment) => credit(call, hook, payment).await,
-        Notice::Refunded(refunds) => take_back(call, hook, refunds).await,
+        Notice::Refunded { refunds, has_more } => {
+            if let (true, Some(Refund { event, payment, .. })) = (has_more, refunds.first()) {
+                call.api.admin.telemetry.payments.refund_unassigned();
+                log::error!(
+                    "MONEY: Stripe's message {event} has a part of the refunds of {payment} alone: nothing is taken for the others, unless \
+                     refund.created tells of them"
+                );
+            }
+            take_back(call, hook, refunds).await
+        }
         Notice::WentBack {
             event,
             kind,

@@ -13,7 +13,7 @@ pub(super) fn late(call: &Call<'_>) {
             let account = account.unwrap_or_default();
             format!("the payment {reference} for {account:?} is not credited")
         }
-        Ok(Notice::Refunded(_)) => {
+        Ok(Notice::Refunded { .. }) => {
             payments.refund_unassigned();
             "a refund is not taken".to_owned()
         }
