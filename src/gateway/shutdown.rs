@@ -118,6 +118,19 @@ impl Lifecycle {
         self.handed_over.subscribe()
     }
 
+    /// Whether another process takes over, or this one ends.
+    pub(crate) fn is_handed_over(&self) -> bool {
+        *self.handed_over.borrow()
+    }
+
+    /// Blocks until nobody waits any more to be told that another process takes over, or for so long.
+    pub(crate) fn wait_handed_over(&self, at_most: Duration) {
+        let began = monotonic();
+        while !self.handed_over.is_closed() && began.elapsed() < at_most {
+            std::thread::sleep(HANDED_OVER_EVERY);
+        }
+    }
+
     /// From now on no connection of a client is accepted. Those that are there are answered, and end with their next answer.
     pub(crate) fn accept_none(&self) {
         self.accepts_none.send_replace(true);
@@ -263,6 +276,7 @@ impl Drop for Connected {
     }
 }
 
+const HANDED_OVER_EVERY: Duration = Duration::from_millis(5);
 /// What a request adds to the count.
 const REQUEST: u64 = 1;
 /// What an operator's act adds to it.

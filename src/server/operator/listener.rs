@@ -31,6 +31,8 @@ impl OperatorApi {
 
     /// Serves connections of `listener`, each in a task of its own, until another process takes over and what was begun is answered.
     pub async fn serve(self, listener: TcpListener) {
+        // A process that ends waits a moment until nobody is served here.
+        let _serves = self.admin.life.handed_over();
         let mut accepting = Accepting::new("operator_listen", listener, self.admin.life.handed_over());
         let (api, connections) = (Arc::new(self), Arc::new(AdminConnections::of_operators()));
         #[expect(
