@@ -111,6 +111,9 @@ impl Accepting {
                 }
                 Err(error) => {
                     log::warn!("{}: a connection cannot be accepted: {error}", self.key);
+                    if *self.handed_over.borrow() {
+                        return None;
+                    }
                     tokio::time::sleep(ACCEPT_PAUSE).await;
                 }
             }

@@ -48,8 +48,13 @@ pub(super) fn piece(body: &mut Option<Bytes>, ends: bool, call: &mut Call, clock
         *body = Some(Bytes::new());
         return Ok(());
     }
-    match decide(refusal, call.attempt.as_ref(), clock) {
+    let is_flagged = refusal.status == OPERATOR_STATUS;
+    match decide(refusal, call.attempt.as_ref(), Words::Whole, clock) {
         Ok(error) => {
+            if is_flagged && let Some(recorder) = call.recorder() {
+                // Its provider may charge for it all the same.
+                recorder.fault("content_refused");
+            }
             *body = Some(Bytes::from(error.to_wire().body()));
             if !call.client_has_left
                 && let Some(recorder) = call.recorder()
@@ -67,14 +72,28 @@ pub(super) fn broke_off(call: &mut Call, clock: &Clock) {
     let Answer::Refusal(refusal) = &call.answer else {
         return;
     };
-    match decide(refusal, call.attempt.as_ref(), clock) {
+    let words = match call.client_has_left {
+        true => Words::Unread,
+        false => Words::Cut,
+    };
+    match decide(refusal, call.attempt.as_ref(), words, clock) {
         Ok(error) => call.failure = Some(Box::new(error)),
         Err(verdict) => call.verdict = Some(verdict),
     }
 }
 
+/// How much of a refusal's words there is.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Words {
+    Whole,
+    /// They broke off, or did not end.
+    Cut,
+    /// Nobody waits for them any more.
+    Unread,
+}
+
 /// What a refusal comes to, by what came of its words: an error for the client, or else a verdict on the target.
-fn decide(refusal: &Refusal, attempt: Option<&Attempt>, clock: &Clock) -> Result<ApiError, Box<Verdict>> {
+fn decide(refusal: &Refusal, attempt: Option<&Attempt>, came: Words, clock: &Clock) -> Result<ApiError, Box<Verdict>> {
     let words = ProviderWords::read(&refusal.words);
     let candidate = attempt.map(|attempt| &attempt.candidate);
     let retry_after_secs = refusal.retry_after_secs;
@@ -94,11 +113,16 @@ fn decide(refusal: &Refusal, attempt: Option<&Attempt>, clock: &Clock) -> Result
         return Err(verdict(error, OPERATOR_STATUS));
     }
     if refusal.status == OPERATOR_STATUS && !words.flags_content {
-        if let Some(candidate) = candidate {
+        let mut verdict = verdict(
+            ApiError::from_upstream_status(refusal.status, retry_after_secs),
+            refusal.status,
+        );
+        // Of whom it speaks is not known where nobody has waited for its words.
+        verdict.is_of_request = came == Words::Unread;
+        if let (Some(candidate), false) = (candidate, verdict.is_of_request) {
             credential_refused(candidate, refusal.status, None);
         }
-        let error = ApiError::from_upstream_status(refusal.status, retry_after_secs);
-        return Err(verdict(error, refusal.status));
+        return Err(verdict);
     }
     let ApiError::UpstreamRefused { status, message, .. } = &refusal.error else {
         return Err(verdict(refusal.error.clone(), refusal.status));

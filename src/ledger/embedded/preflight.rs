@@ -145,7 +145,7 @@ mod tests {
         for name in ["ledger.db-wal", "ledger.db-shm"] {
             let file = folder.path().join(name);
             std::fs::write(&file, "").unwrap();
-            mode(&file, 0o644);
+            mode(&file, 0o444);
             let refused = folder::as_nobody(|| Embedded::preflight(&path));
             let says = format!("cannot write {}: ", file.display());
             assert!(

@@ -1,7 +1,7 @@
 //! The top-level fields that Tollgate knows: those it reads or writes, and those it refuses because an upstream would run something
 //! else than what is billed. Every other field is the upstream's business and passes unread.
 
-use self::table::{BY_LENGTH, FIELDS, LENGTH_MAX, STARTS, UNCHECKED};
+use self::table::{BY_LENGTH, FIELDS, LENGTH_MAX, STARTS};
 pub(super) use self::table::{CACHE_CONTROL, HOSTED_TOOLS, METADATA, OTHER_MAXIMUM, SESSION, STORE, USAGE};
 use super::letters::{folded, may_fold};
 use super::scan::{Spelling, Text};
@@ -194,16 +194,6 @@ pub(super) fn find_maximum(name: &[u8]) -> Option<&'static str> {
         Rule::OtherMaximum | Rule::Read(Read::MaxTokens | Read::MaxCompletionTokens)
     );
     is_maximum.then_some(field.name)
-}
-
-/// The error of a body in which a field of this name asks for what no upstream is to do.
-pub(super) fn refused(name: &'static str) -> BodyError {
-    let rule = find(name.as_bytes()).map(|field| field.rule);
-    let effect = match rule {
-        Some(Rule::Refused(effect)) => effect,
-        _ => UNCHECKED,
-    };
-    BodyError::Refused { field: name, effect }
 }
 
 /// The field that stands for tools which the upstream runs itself.

@@ -153,6 +153,7 @@ impl<'a> Reader<'a> {
             Rule::OtherMaximum => {
                 let value = scan.value()?;
                 if value.kind == Kind::Null {
+                    self.once(field)?;
                     self.take_out(field, key.span, value);
                     return Ok(());
                 }

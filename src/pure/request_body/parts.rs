@@ -177,10 +177,11 @@ fn walk_bytes(
         let key = text::name(key, bytes);
         if *key == *name.as_bytes() {
             found_bytes(scan.value()?, bytes, name, found);
-        } else if *key == *b"format" && name == "data" {
+        } else if *key == *b"format" && name != "file_data" {
             let format = scan.value()?;
             found_value(format, found);
-            if format.text().is_some_and(|format| !names_sound(format, bytes)) {
+            let media = if name == "url" { "image/" } else { "audio/" };
+            if format.text().is_some_and(|format| !may_be(format, bytes, media)) {
                 found(Piece::Part(PartKind::Unknown));
             }
         } else if *key == *CACHE_CONTROL.as_bytes() {
@@ -201,15 +202,17 @@ fn found_bytes(value: Value, bytes: &[u8], name: &str, found: &mut impl FnMut(Pi
     };
     let beginning = text::beginning(data, bytes);
     // Some upstreams take documents and films in the place of an image, or of sound; by other addresses than the web's too.
+    let is_of_web = beginning.is("https://") || beginning.is("http://");
+    // Without a scheme it is the bytes themselves.
+    let is_bare = !beginning.contains(&b':');
     let is_known = match name {
-        "url" => ["data:image/", "https://", "http://"]
-            .iter()
-            .any(|known| beginning.is(known)),
-        "data" => beginning.is("data:audio/") || !beginning.contains(&b':'),
+        "url" if is_of_web => may_be_image_at(&text::unescape(data, bytes)),
+        "url" => beginning.is("data:image/") || is_bare,
+        "data" => beginning.is("data:audio/") || is_bare,
         _ => true,
     };
-    // At an address of the web some provider fetches it.
-    if name != "url" || beginning.is("data:") {
+    // At another address some provider fetches it.
+    if name != "url" || beginning.is("data:") || is_bare {
         found(Piece::PartBytes(data.span));
     }
     if !is_known {
@@ -217,11 +220,31 @@ fn found_bytes(value: Value, bytes: &[u8], name: &str, found: &mut impl FnMut(Pi
     }
 }
 
-/// Whether the format of a sound is one: a name, or a media type of sound.
-fn names_sound(format: Text, bytes: &[u8]) -> bool {
+/// Whether what names its format so may be of this kind: by a name, or a media type of it.
+fn may_be(format: Text, bytes: &[u8], media: &str) -> bool {
     let format = text::beginning(format, bytes);
-    format.is("audio/") || !format.contains(&b'/')
+    format.is(media) || !format.contains(&b'/')
 }
+
+/// Whether an image may be at an address of the web. LiteLLM takes what is there for a film or a document by how the address ends, and looks for
+/// Google's storage anywhere in it.
+fn may_be_image_at(address: &str) -> bool {
+    if address.len() > ADDRESS_BYTES_MAX {
+        return false;
+    }
+    let address = address.to_ascii_lowercase();
+    let path = address.split(['?', '#']).next().unwrap_or_default();
+    let names_other = |text: &str| OTHER_ENDS.iter().any(|end| text.trim_end().ends_with(end));
+    !names_other(&address) && !names_other(path) && !address.contains("gs://")
+}
+
+/// How addresses of films and documents end.
+const OTHER_ENDS: [&str; 15] = [
+    ".mp4", ".mpeg", ".mpg", ".mpegps", ".mov", ".avi", ".wmv", ".flv", ".webm", ".mkv", ".m4v", ".3gp", ".3gpp",
+    ".pdf", ".txt",
+];
+/// The longest address that is looked at.
+const ADDRESS_BYTES_MAX: usize = 8 << 10;
 
 /// Roles as OpenAI and its like have them, which are few bytes.
 const ROLES: [&str; 6] = ["system", "developer", "user", "assistant", "tool", "function"];

@@ -259,6 +259,10 @@ async fn a_403_for_what_the_request_says_is_the_clients() {
             "its breaker stays closed"
         );
         assert_eq!(refused(&gateway, "main"), Decimal::ZERO);
+        gateway.counted(6).await;
+        let kind = [("kind", "content_refused")];
+        let refused_content = gateway.metrics().sum("tollgate_upstream_errors_total", &kind);
+        assert_eq!(refused_content, Decimal::from(6));
 
         // The same behind the head of a stream.
         let event = words.to_string();

@@ -17,7 +17,7 @@ pub(in super::super) const STORE: &str = "store";
 pub(in super::super) const HOSTED_TOOLS: &str = "hosted_tools";
 
 const OTHER_MODEL: &str = "it lets the upstream choose another model or provider";
-pub(super) const UNCHECKED: &str = "it carries fields past the checks of this gateway";
+const UNCHECKED: &str = "it carries fields past the checks of this gateway";
 const OTHER_PRICE: &str = "it changes what the upstream charges for a token";
 const FEES: &str = "the upstream charges for it beside the tokens";
 const HIDDEN_PROMPT: &str = "it adds text to the prompt that is not in the request";

@@ -11,11 +11,15 @@ impl Reader<'_> {
         fold::check_field(&name)?;
         let nested = matches!(scan.peek(), Some(b'{' | b'['));
         if nested && *name == *TEMPLATE_VALUES {
-            let value = scan.value_with_keys(&mut |key| match text::is(key, self.bytes, CHAT_TEMPLATE) {
-                true => Err(fields::refused(CHAT_TEMPLATE).into()),
-                false => Ok(()),
+            let mut has_template = false;
+            let value = scan.value_with_keys(&mut |key| {
+                has_template |= text::is(key, self.bytes, CHAT_TEMPLATE);
+                Ok(())
             })?;
             self.add_other_bytes(value);
+            if let (true, Some(field)) = (has_template, fields::find(CHAT_TEMPLATE.as_bytes())) {
+                self.refused.insert(field);
+            }
             return Ok(());
         }
         if !nested || name.is_one_of(&SCHEMAS) {

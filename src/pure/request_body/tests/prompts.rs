@@ -55,6 +55,15 @@ fn images_are_counted_and_their_bytes_are_not() {
         r#"[{"type":"image_url","image_url":{"url":"https://x/y.png"}},{"type":"image","source":{"data":"AA"}}]"#,
     );
     assert_eq!(remote.images(), 2);
+    for one in [
+        r#"{"url":"https://x/y.png?film=mp4"}"#,
+        r#"{"url":"https://x/mp4/1","format":"image/png"}"#,
+        r#"{"url":"HTTP://x","format":"png","detail":"low"}"#,
+        r#"{"url":"iVBORw0KGgo="}"#,
+    ] {
+        let bound = content(&format!(r#"[{{"type":"image_url","image_url":{one}}}]"#)).prompt_tokens_bound(&BOUNDS);
+        assert!((1_000..2_000).contains(&bound), "{one}: {bound}");
+    }
 }
 
 #[test]
@@ -87,7 +96,12 @@ fn what_has_no_bound_of_its_own_takes_the_context_window() {
         r#"{"type":"image_url","image_url":{"url":"DATA:video/mp4;base64,AA"}}"#,
         r#"{"type":"image_url","image_url":{"url":" data:video/mp4;base64,AA"}}"#,
         r#"{"type":"image_url","image_url":{"url":"gs://bucket/film.mp4"}}"#,
-        r#"{"type":"image_url","image_url":{"url":"AAAA"}}"#,
+        r#"{"type":"image_url","image_url":{"url":"https://x/film.MP4?a=b"}}"#,
+        r#"{"type":"image_url","image_url":{"url":"https://x/?a=film.mov"}}"#,
+        r#"{"type":"image_url","image_url":{"url":"https://x/a.pd\u0066"}}"#,
+        r#"{"type":"image_url","image_url":{"url":"https://x/?gs://film"}}"#,
+        r#"{"type":"image_url","image_url":{"url":"data:image/png;base64,AA","format":"video/mp4"}}"#,
+        r#"{"type":"image_url","image_url":{"format":"application\/pdf","url":"https://x"}}"#,
         r#"{"type":"input_audio","input_audio":{"data":"data:video/mp4;base64,AA","format":"wav"}}"#,
         r#"{"type":"input_audio","input_audio":{"data":"https://x/film.mp4","format":"wav"}}"#,
         r#"{"type":"input_audio","input_audio":{"data":"AA","format":"video\/mp4"}}"#,
