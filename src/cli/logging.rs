@@ -11,10 +11,12 @@ pub(super) fn start(command: &Command, format: Format) {
         true => "info,pingora_core=warn",
         false => "warn",
     };
-    let filter = env_logger::Env::default().default_filter_or(level);
-    let mut builder = env_logger::Builder::from_env(filter);
+    let asked = std::env::var(env_logger::DEFAULT_FILTER_ENV).ok();
+    let style = env_logger::Env::default();
+    let mut builder = env_logger::Builder::from_env(style);
+    builder.parse_filters(&without_heads(asked.as_deref().unwrap_or(level)));
     // Below this level Pingora writes whole heads of requests, with the keys in them, whatever RUST_LOG asks for.
-    for module in ["pingora_core", "h2", "rustls"] {
+    for module in HEADS {
         builder.filter_module(module, log::LevelFilter::Warn);
     }
     // At any level it writes a head that it cannot read.
@@ -31,6 +33,31 @@ pub(super) fn start(command: &Command, format: Format) {
     drop(builder.try_init());
 }
 
+/// What is asked of the log, without what would be more specific than our own word on who writes heads of requests.
+fn without_heads(filters: &str) -> String {
+    // A pattern for the text stands behind the last directive.
+    let (directives, pattern) = match filters.split_once('/') {
+        Some((directives, pattern)) => (directives, Some(pattern)),
+        None => (filters, None),
+    };
+    let of_heads = |directive: &&str| {
+        let name = directive.trim();
+        !HEADS
+            .iter()
+            .chain(&["pingora_proxy"])
+            .any(|module| name.starts_with(module))
+    };
+    let mut kept = directives.split(',').filter(of_heads).collect::<Vec<_>>().join(",");
+    if let Some(pattern) = pattern {
+        kept.push('/');
+        kept.push_str(pattern);
+    }
+    kept
+}
+
+/// Who writes heads of requests.
+const HEADS: [&str; 3] = ["pingora_core", "h2", "rustls"];
+
 /// A line of the log as a program reads it that has asked for JSON.
 fn json_line(level: log::Level, message: &str) -> String {
     match level {
@@ -45,6 +72,23 @@ fn json_line(level: log::Level, message: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// The longest name decides, so one of a module within wrote providers' credentials.
+    #[test]
+    fn no_directive_has_heads_of_requests_written() {
+        for (asked, kept) in [
+            ("info", "info"),
+            ("info,pingora_core::protocols=trace", "info"),
+            (
+                "debug, pingora_core::apps::http_app=error,h2=trace,tollgate=trace",
+                "debug,tollgate=trace",
+            ),
+            ("pingora_proxy=trace,rustls::client=trace", ""),
+            ("info,pingora_core=trace/h2", "info/h2"),
+        ] {
+            assert_eq!(without_heads(asked), kept, "{asked}");
+        }
+    }
 
     #[test]
     fn what_is_logged_while_a_command_answers_in_json_is_json_too() {

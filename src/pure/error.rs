@@ -85,6 +85,11 @@ pub enum ApiError {
         /// Seconds until it makes sense to come back.
         retry_after_secs: u64,
     },
+    /// So many end users of a key have spent something, and none of them is ever forgotten: 429, for good.
+    EndUsersFull {
+        /// How many may.
+        value: u64,
+    },
     /// The request's `Idempotency-Key` is known.
     KeyRepeated(KeyRefusal),
     /// A fault of the gateway's own.
@@ -238,6 +243,13 @@ impl ApiError {
                 WireError::new(429, "rate_limit_error", message)
                     .with(&json!({ "limit": name, "value": value }))
                     .retry_after(*retry_after_secs)
+            }
+            ApiError::EndUsersFull { value } => {
+                let name = LimitKind::EndUsers.name();
+                let message = format!("Rate limit reached: {name}, limit {value}.");
+                WireError::new(429, "rate_limit_error", message)
+                    .with(&json!({ "limit": name, "value": value }))
+                    .final_answer()
             }
             ApiError::KeyRepeated(refusal) => key_repeated(*refusal),
             ApiError::Internal => WireError::new(500, "internal_error", "The gateway failed on this request."),

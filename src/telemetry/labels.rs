@@ -4,7 +4,7 @@
 //! would be without end. A name stands for one or several routes, and there are names for requests that have none: `gateway::recorder` maps
 //! each route to its name in one match, which the compiler holds complete.
 
-use crate::pure::error::{ApiError, KeyFault};
+use crate::pure::error::{ApiError, KeyFault, LimitKind};
 use crate::pure::spend::Spender;
 
 /// What a request asked for, as metrics and the access log name it.
@@ -129,6 +129,7 @@ pub(super) fn reason(error: &ApiError) -> Option<&'static str> {
         ApiError::NotFound(_) => "not_found",
         ApiError::MethodNotAllowed { .. } => "method_not_allowed",
         ApiError::RateLimited { limit, .. } => limit.name(),
+        ApiError::EndUsersFull { .. } => LimitKind::EndUsers.name(),
         ApiError::KeyRepeated(refusal) => refusal.name(),
         ApiError::Internal => "internal",
         ApiError::BodyMemoryFull { .. } => "body_memory_bytes",

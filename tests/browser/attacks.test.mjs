@@ -95,7 +95,12 @@ test("a form of another page posts nothing", async () => {
   assert.deepEqual([facts.balance, facts.status], ["0", "active"]);
   assert.deepEqual((await api("GET", `/v1/accounts/${name}/credits`)).body.data, []);
   assert.equal((await api("GET", "/v1/maintenance")).body.on, false);
-  assert.equal(await page.evaluate(() => fetch("/v1/session").then(answer => answer.status)), 200, "the session is there yet");
+  const withToken = () => fetch("/v1/session", { headers: { "x-csrf-token": localStorage.getItem("tollgate-csrf") } }).then(answer => answer.status);
+  assert.equal(await page.evaluate(withToken), 200, "the session is there yet");
+  // Nor may whoever gets the cookie, as the server of another port of the same host does.
+  const cookie = (await context.cookies(gateway.console)).map(one => `${one.name}=${one.value}`).join("; ");
+  assert.match(cookie, /^tollgate-[0-9]+=/);
+  for (const path of ["/v1/session", "/v1/accounts"]) assert.equal((await fetch(new URL(path, gateway.console), { headers: { cookie } })).status, 403);
   await context.close();
 });
 

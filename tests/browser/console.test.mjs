@@ -68,8 +68,11 @@ for (const [width, number, failing] of [[1280, 4217, "simulated/mini"], [400, 73
       await viewIs(page, "accounts");
       assert.equal((await focused(page)).tag, "h1");
       await isSound(page, "console-accounts");
-      // What scripts can read holds no secret.
-      assert.deepEqual(await page.evaluate(() => [document.cookie, localStorage.length, sessionStorage.length]), ["", 0, 0]);
+      // What scripts can read is nothing without the cookie.
+      assert.deepEqual(await page.evaluate(() => [document.cookie, Object.keys(localStorage), sessionStorage.length]), ["", ["tollgate-csrf"], 0]);
+      const kept = await page.evaluate(() => localStorage.getItem("tollgate-csrf"));
+      assert.match(kept, /^[0-9a-f]{64}$/);
+      assert.equal((await fetch(new URL("/v1/session", gateway.console), { headers: { "x-csrf-token": kept } })).status, 401);
     });
 
     await step("find an account", async () => {
@@ -280,7 +283,7 @@ test("a role is offered what it may do, and nothing else", async () => {
     const { page, problems } = await pageOf(browser, 1280);
     await signIn(page, token);
     await toAccount(page, shop(1));
-    const buttons = await page.$$eval("main button", all => all.map(one => one.textContent).filter(text => !["Show these days", "Print it"].includes(text)));
+    const buttons = await page.$$eval("main button", all => all.map(one => one.textContent).filter(text => !["Show these days", "Download it as CSV", "Print it"].includes(text)));
     assert.deepEqual(buttons, offered, role);
     assert.equal(await page.locator("nav a", { hasText: "Operators" }).count(), role === "admin" ? 1 : 0);
     assert.deepEqual(problems, []);

@@ -294,6 +294,26 @@ async fn calls_that_are_refused_for_credit_count_for_the_requests_of_their_key_o
     }
 }
 
+/// All that comes before was done for it, and nothing bounded how often.
+#[tokio::test]
+async fn a_call_that_no_account_could_pay_counts_as_a_request_on_either_store() {
+    let upstream = Upstream::unused().await;
+    let limits = json!({ "rpm": 3, "tpm": 100_000_000, "concurrency": 10 });
+    let setup = || Setup::over(&upstream).conf(|conf| conf["tiers"]["pro"] = limits.clone());
+    let messages = json!([{ "role": "user", "content": "hi" }]);
+    let huge = json!({ "model": SMALL, "messages": messages, "max_tokens": u32::MAX, "n": u32::MAX }).to_string();
+    for (gateway, _redis) in on_both(setup).await {
+        for left in ["2", "1", "0"] {
+            let answer = gateway.http1.post("/llm/chat", huge.clone()).await;
+            answer.error(400, "invalid_request_error");
+            assert_eq!(answer.header("x-ratelimit-remaining-requests"), left);
+        }
+        let answer = gateway.http1.post("/llm/chat", request(SMALL)).await;
+        answer.error(429, "rate_limit_error");
+        gateway.check_untouched(&upstream).await;
+    }
+}
+
 /// Whatever it was refused for at first: the credit, the quota, or a hard limit of the key's or its end user's.
 #[tokio::test]
 async fn a_call_that_is_refused_and_paid_once_its_prompt_is_counted_counts_as_one_request() {

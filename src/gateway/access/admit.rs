@@ -147,11 +147,17 @@ pub(in crate::gateway) async fn admit(
     body: &RequestBody,
 ) -> Result<Box<Admission>, Refused> {
     let model = Arc::clone(permit.model());
-    let spend = spend_limits(&caller, body)?;
+    let spend = match spend_limits(&caller, body) {
+        Ok(spend) => spend,
+        Err(error) => return Err(Box::pin(unasked(access, &caller, error.into())).await),
+    };
     let bounds = prompt_bounds(access.snapshot, &model);
     let cheap = worst_case(&model, body, body.prompt_tokens_bound(&bounds));
     let mut worst = cheap;
-    let reserved = try_reserve(access, &caller, (&model, body), &worst, (spend.as_ref(), false)).await?;
+    let reserved = match try_reserve(access, &caller, (&model, body), &worst, (spend.as_ref(), false)).await {
+        Ok(reserved) => reserved,
+        Err(refused) => return Err(Box::pin(unasked(access, &caller, refused)).await),
+    };
     let (mut reply, mut wanted) = reserved;
     if let Some(spendable) = spendable(&reply, monthly_quota(access.snapshot, &caller), spend.as_deref()) {
         if let Some(limit) = countable(&model, body, &cheap, spendable) {
@@ -231,6 +237,18 @@ fn spendable(
             Denial::Requests(_) | Denial::Tokens(_) | Denial::Concurrency(_) | Denial::EndUsers(_) | Denial::Stopped(_),
         ) => None,
     }
+}
+
+/// A call that is refused before the ledger was asked: where that is its own fault it counts for the limit of requests, for all that comes before was
+/// done for it.
+#[cold]
+async fn unasked(access: &LedgerAccess<'_>, caller: &Caller, mut refused: Refused) -> Refused {
+    if matches!(refused.error, ApiError::BadRequest(_)) {
+        let (scope, limits) = limits(access.snapshot, caller);
+        let counted = caller.count_refused(access.id, scope, limits).await;
+        refused.rate = counted.or(refused.rate);
+    }
+    refused
 }
 
 /// Asks the ledger to hold the worst case's cost, which is told with its answer. `is_last`: it follows a try that was refused, and no other

@@ -51,7 +51,7 @@ pub(in crate::gateway) fn name(headers: &HeaderMap, caller: &Caller) -> Result<O
 /// Takes the key for a call. What is known of it already counts for the limit of requests.
 ///
 /// # Errors
-/// 409 for a key that is known and has no answer to give, 429 for a limit, 503 when the store cannot say.
+/// 409 for a key that is known and has no answer to give, 429 for a limit, which counts as a request too, 503 when the store cannot say.
 pub(in crate::gateway) async fn take(
     ctx: &mut Ctx,
     caller: &Caller,
@@ -61,11 +61,17 @@ pub(in crate::gateway) async fn take(
     let fingerprint = call.fingerprint;
     match caller.take_key(call).await.map_err(store_failed)? {
         Taking::Taken(key) => Ok(Keyed::New(key)),
-        Taking::Full(value) => Err(ApiError::RateLimited {
-            limit: LimitKind::IdempotencyKeys,
-            value,
-            retry_after_secs: FULL_RETRY_AFTER_SECS,
-        }),
+        Taking::Full(value) => {
+            let snapshot = Arc::clone(&ctx.snapshot);
+            let (scope, limits) = admit::limits(&snapshot, caller);
+            let counted = caller.count_refused(ctx.id, scope, limits).await;
+            ctx.rate = counted.or(ctx.rate);
+            Err(ApiError::RateLimited {
+                limit: LimitKind::IdempotencyKeys,
+                value,
+                retry_after_secs: FULL_RETRY_AFTER_SECS,
+            })
+        }
         Taking::Known(record) => {
             let (answer, original) = repeated(ctx, caller, (record, fingerprint)).await?;
             Ok(Keyed::Replayed(answer, original))

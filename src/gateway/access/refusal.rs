@@ -45,10 +45,15 @@ pub(in crate::gateway) fn refused(
         }
         Denial::Stopped(stop) => ApiError::AccountStopped(stop).into(),
         Denial::EndUsers(rate) => Refused {
-            error: ApiError::RateLimited {
-                limit: LimitKind::EndUsers,
-                value: END_USERS_MAX.into(),
-                retry_after_secs: until_next_period(spend, id),
+            error: match until_next_period(spend, id) {
+                Some(retry_after_secs) => ApiError::RateLimited {
+                    limit: LimitKind::EndUsers,
+                    value: END_USERS_MAX.into(),
+                    retry_after_secs,
+                },
+                None => ApiError::EndUsersFull {
+                    value: END_USERS_MAX.into(),
+                },
             },
             rate: Some(rate),
         },
@@ -113,13 +118,11 @@ fn between_tries_secs(rate: &RateView) -> u64 {
     rate.reset_ms.div_ceil(tries).div_ceil(1000).max(1)
 }
 
-/// Seconds from the request to the end of the period in which its end user would count; a day where none ends.
-fn until_next_period(spend: Option<&SpendLimits>, id: RequestId) -> u64 {
-    let next = spend.and_then(|limits| {
-        let end = limits.end_user()?.reset.next(id.time().day())?;
-        u64::try_from(end.since(id.time())).ok()
-    });
-    next.map_or(DAY_SECS, |millis| millis.div_ceil(1000))
+/// Seconds from the request to the end of the period in which its end user would count; None where it has no end.
+fn until_next_period(spend: Option<&SpendLimits>, id: RequestId) -> Option<u64> {
+    let end = spend?.end_user()?.reset.next(id.time().day())?;
+    let millis = u64::try_from(end.since(id.time())).ok()?;
+    Some(millis.div_ceil(1000))
 }
 
 fn limit_spent(
@@ -141,8 +144,6 @@ fn limit_spent(
         resets_at: limit.reset.next(id.time().day()),
     })
 }
-
-const DAY_SECS: u64 = 86_400;
 
 #[cfg(test)]
 mod tests {

@@ -234,8 +234,9 @@ impl Parts {
     fn of(provider: &Provider) -> Result<Parts, String> {
         let at = |problem: String| format!("providers.{}: {problem}", provider.name);
         let allowed = FieldRules::allowing(provider.allow_fields.iter().map(String::as_str));
+        let allowed = allowed.map_err(|error| at(format!("allow_fields: {error}")))?;
         Ok(Parts {
-            rules: allowed.map_err(|error| at(format!("allow_fields: {error}")))?,
+            rules: allowed.of_who_keeps_by_default(provider.base_url.is_within("openai.com")),
             whole: headers(provider, JSON).map_err(at)?,
             stream: headers(provider, EVENT_STREAM).map_err(at)?,
             chat: uri(&provider.base_url, "/chat/completions").map_err(at)?,

@@ -151,7 +151,8 @@ impl Embedded {
             at_least: Credits::ZERO,
             tokens: 0,
             expires: Timestamp(i64::MAX),
-            is_counted: false,
+            // Its process has counted it, in the minute in which it came.
+            is_counted: true,
             is_last: true,
             spend: spending::of_predecessor(&cell.state(), hold),
         };

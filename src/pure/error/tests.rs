@@ -125,6 +125,18 @@ fn each_limit_is_told_by_its_name() {
     }
 }
 
+/// It said that it helps to come back in a day, each day.
+#[test]
+fn end_users_that_are_never_forgotten_are_a_limit_for_good() {
+    let wire = ApiError::EndUsersFull { value: 7 }.to_wire();
+    assert_eq!(
+        (wire.status, wire.kind, wire.retry_after_secs, wire.should_retry),
+        (429, "rate_limit_error", None, Some(false))
+    );
+    let body = String::from_utf8(wire.body()).unwrap();
+    assert!(body.contains(r#""limit":"end_users_per_key","value":7"#), "{body}");
+}
+
 #[test]
 fn a_provider_that_does_not_find_something_is_told_apart() {
     for (status, kind) in [

@@ -7,8 +7,8 @@ use serde::Deserialize;
 
 use super::members::WITHHELD_MAX;
 use super::scan::{Span, wide};
-use super::text;
 use super::{Endpoint, FieldRules, Maximum, Member, RequestBody, ResponseMode, UsageOption};
+use super::{fields, text};
 
 /// What the gateway wants changed on the way to an upstream.
 #[derive(Clone, Copy, Debug)]
@@ -63,7 +63,7 @@ impl RequestBody {
     ///   `stream_options`, as the edit says.
     /// - In a chat, when the client or the edit sets a maximum: the smaller of them stands in the edit's field, and there alone. The
     ///   other spelling is taken out, for an upstream that reads one name may ignore the other, or heed the other first.
-    /// - `metadata`, a `store` that is null or false, in a chat `session_id` and `usage`, and refused fields that ask for nothing are taken
+    /// - `metadata`, a `store` that is null or false (false reaches who keeps answers by default), in a chat `session_id` and `usage`, and refused fields that ask for nothing are taken
     ///   out, each unless the edit's rules allow it: they are for this gateway or ask for nothing, and some upstreams refuse them.
     ///
     /// All other bytes are the client's: unknown fields, number spellings, the order of keys, white space. When nothing differs the
@@ -115,11 +115,17 @@ impl RequestBody {
     /// The members that an upstream with these rules does not get.
     pub(super) fn withheld(&self, rules: FieldRules) -> [Option<Member>; WITHHELD_MAX] {
         match self.names.as_deref() {
-            Some(names) => names
-                .withheld()
-                .map(|(name, member)| member.filter(|_| !rules.allows(name))),
+            Some(names) => names.withheld().map(|(name, member)| {
+                member.filter(|member| !rules.allows(name) && !self.asks_not_to_keep(name, member, rules))
+            }),
             None => [None; WITHHELD_MAX],
         }
+    }
+
+    /// Whether it is a chat's `store: false`, for a provider to which that is more than nothing.
+    fn asks_not_to_keep(&self, name: &str, member: &Member, rules: FieldRules) -> bool {
+        let is_chats = self.endpoint != Endpoint::Embeddings;
+        name == fields::STORE && is_chats && rules.keeps_by_default() && member.value.of(&self.bytes) == b"false"
     }
 
     fn edit_stream<'p>(&'p self, patch: &mut Patch<'p>, usage: StreamUsage) {

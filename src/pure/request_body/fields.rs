@@ -13,6 +13,8 @@ mod table;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FieldRules {
     allowed: FieldSet,
+    /// Whether a chat's `store: false` reaches the provider.
+    keeps_by_default: bool,
 }
 
 impl FieldRules {
@@ -33,6 +35,20 @@ impl FieldRules {
             }
         }
         Ok(rules)
+    }
+
+    /// The same for a provider that may keep answers unless it is told not to, as OpenAI does: it gets a chat's `store: false`.
+    #[must_use]
+    pub fn of_who_keeps_by_default(self, keeps_by_default: bool) -> FieldRules {
+        FieldRules {
+            keeps_by_default,
+            ..self
+        }
+    }
+
+    /// Whether a chat's `store: false` means something to the provider.
+    pub(super) fn keeps_by_default(self) -> bool {
+        self.keeps_by_default
     }
 
     /// Whether the provider gets the field of this name.

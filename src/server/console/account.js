@@ -1,8 +1,8 @@
 // One account: its credit, what it spends, its statement, keys and calls, and what may be done with it.
 
 import { byDay } from "/console/chart.js";
-import { behind, count, counted, days, decimal, el, idText, moment, pico, sum, table, tile, today } from "/console/dom.js";
-import { account, ask, get, may, report } from "/console/api.js";
+import { behind, count, counted, days, decimal, el, idText, moment, pico, say, sum, table, tile, today } from "/console/dom.js";
+import { account, ask, get, may, report, save } from "/console/api.js";
 import { confirmDialog, fieldOf } from "/console/forms.js";
 import { inOrder, partOf } from "/console/parts.js";
 import { done, link } from "/console/place.js";
@@ -91,8 +91,11 @@ function statementOf(facts, statement, range) {
   const debited = pico(sum(statement.debits.map(row => row.cost)));
   const lines = [["Opening balance", statement.opening_balance], ["Credit entries", sum(statement.entries.map(row => row.amount))], ["Debits", decimal(-debited)], ["Closing balance", statement.closing_balance]];
   const csv = `${account(facts.name)}/statement?${new URLSearchParams({ ...range, format: "csv" })}`;
+  const download = async () => {
+    try { await save(csv, `statement-${facts.name}-${range.from}-${range.to}.csv`); } catch (error) { say(document.querySelector("#notice"), error.message, true); }
+  };
   return [sums(lines),
-    el("div", { class: "acts" }, el("a", { class: "button", href: csv, download: `statement-${facts.name}-${range.from}-${range.to}.csv`, text: "Download it as CSV" }), el("button", { type: "button", text: "Print it", on: { click: () => print() } })),
+    el("div", { class: "acts" }, el("button", { type: "button", text: "Download it as CSV", on: { click: download } }), el("button", { type: "button", text: "Print it", on: { click: () => print() } })),
     el("h3", { text: "Credit entries" }), table("Credit entries of the statement", entries, statement.entries, "None in these days."),
     el("h3", { text: "Debits by day and model" }), table("Debits of the statement", debits, statement.debits, "None in these days."),
     el("p", { class: "printed small dim", text: `As of ${moment(Date.now())} UTC` })];

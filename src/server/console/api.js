@@ -1,4 +1,5 @@
-// The operator's API from its own page: a session in a cookie that no script can read, and its token in each request that writes.
+// The operator's API from its own page: a session in a cookie that no script can read, and its token in each request. The cookie goes to every port
+// of the host; the token stays with this origin, for all its tabs, and is nothing without the cookie.
 
 import { exact } from "/console/dom.js";
 
@@ -27,10 +28,10 @@ export const may = right => rights.includes(right);
 // something in between, or by a gateway that is frozen.
 const ANSWER_MS_MAX = 90_000;
 
-async function request(method, path, body, reads) {
+async function request(method, path, body, reads, isText = false) {
   const headers = {};
   if (body !== undefined) headers["content-type"] = "application/json";
-  if (method !== "GET") headers["x-csrf-token"] = csrf;
+  if (csrf) headers["x-csrf-token"] = csrf;
   let answer, text;
   try {
     answer = await fetch(path, { method, headers, body: body === undefined ? undefined : JSON.stringify(body), cache: "no-store", credentials: "same-origin", signal: AbortSignal.timeout(ANSWER_MS_MAX) });
@@ -40,7 +41,7 @@ async function request(method, path, body, reads) {
     throw new Refused(0, reads ? "There is no answer. Try again in a moment." : notKnown("There is no answer", body), { isInDoubt: !reads });
   }
   let read = null;
-  try { read = text ? exact(text) : {}; } catch { /* An answer of something in between. */ }
+  try { read = isText && answer.ok ? text : text ? exact(text) : {}; } catch { /* An answer of something in between. */ }
   if (answer.ok && read !== null) return read;
   // Of a proxy's own answer nobody can say what the gateway did; of a success that cannot be read neither.
   const isInDoubt = !reads && (answer.ok || answer.status >= 500), status = `The answer has the status ${answer.status}`;
@@ -53,18 +54,18 @@ function notKnown(what, body) {
   return `${what}: whether it was done is not known. ${body?.reference ? "The same form can be sent again: its reference counts once." : "Look into the log before it is sent again."}`;
 }
 
-// `reads`: whether it changes nothing.
-export async function ask(method, path, body, reads = method === "GET") {
+// `reads`: whether it changes nothing. `isText`: its answer is no JSON.
+export async function ask(method, path, body, reads = method === "GET", isText = false) {
   let by = csrf;
   try {
     try {
-      return await request(method, path, body, reads);
+      return await request(method, path, body, reads, isText);
     } catch (error) {
       if (who === null || !isOtherSession(error)) throw error;
       await renew(by, error);
     }
     by = csrf;
-    return await request(method, path, body, reads);
+    return await request(method, path, body, reads, isText);
   } catch (error) {
     // What was asked in an earlier session says nothing of this one.
     if (error.status === 401 && who !== null && csrf === by) {
@@ -81,8 +82,15 @@ const isOtherSession = error => error.status === 403 && error.message.includes("
 // A sign-in in another tab gives the cookie, which all tabs share, another session with another token. Takes that token, if the session is the
 // same operator's; otherwise this page's session is over. `by`: the token that was `refused`.
 async function renew(by, refused) {
-  const session = await request("GET", "/v1/session", undefined, true);
-  if (session.operator.id !== who?.id) throw new Refused(401, "Another operator has signed in.");
+  csrf = kept() || csrf;
+  let session;
+  try {
+    session = await request("GET", "/v1/session", undefined, true);
+    if (session.operator.id !== who?.id) throw new Refused(401, "Another operator has signed in.");
+  } catch (error) {
+    csrf = by;
+    throw error;
+  }
   if (session.csrf === by) throw refused;
   signed(session);
 }
@@ -92,7 +100,15 @@ export const get = (path, query = {}) => {
   return ask("GET", set.length ? `${path}?${new URLSearchParams(set)}` : path);
 };
 
-const AGAIN_SECONDS_MAX = 5;
+// A link cannot bring the session's token: what is to be saved is read here.
+export async function save(path, name) {
+  const text = await ask("GET", path, undefined, true, true), at = URL.createObjectURL(new Blob([text], { type: "text/csv" }));
+  Object.assign(document.createElement("a"), { href: at, download: name }).click();
+  setTimeout(() => URL.revokeObjectURL(at), SAVED_MS_MAX);
+}
+
+// How long a browser may take to begin to save.
+const SAVED_MS_MAX = 60_000, AGAIN_SECONDS_MAX = 5;
 
 // A report of an account. On Redis one of them is read at a time: where another is under way yet, it is asked for once more.
 export async function report(path, query) {
@@ -113,12 +129,25 @@ export async function command(op) {
 }
 export const account = name => `/v1/accounts/${encodeURIComponent(name)}`;
 
-function forget() { csrf = ""; who = null; rights = []; }
-function signed(session) { ({ csrf, operator: who, rights, currency: unit } = session); return who; }
+// Where the browser keeps nothing, the token lasts as long as the page.
+const PLACE = "tollgate-csrf";
+function kept() { try { return localStorage.getItem(PLACE) ?? ""; } catch { return ""; } }
+function keep(token) { try { if (token) localStorage.setItem(PLACE, token); else localStorage.removeItem(PLACE); } catch { /* It is in this page. */ } }
+
+// Another tab may have signed in since: its token stays.
+function forget() { if (kept() === csrf) keep(""); csrf = ""; who = null; rights = []; }
+function signed(session) { ({ csrf, operator: who, rights, currency: unit } = session); keep(csrf); return who; }
 
 // The session of before, when the page was loaded anew; null when there is none.
 export async function resume() {
-  try { return signed(await ask("GET", "/v1/session")); } catch (error) { if (error.status === 401) return null; throw error; }
+  csrf = kept();
+  try {
+    return signed(await ask("GET", "/v1/session"));
+  } catch (error) {
+    if (error.status !== 401 && !isOtherSession(error)) throw error;
+    forget();
+    return null;
+  }
 }
 // It changes nothing of what operators keep: it can be sent again without a look into the log.
 export async function signIn(token) { return signed(await ask("POST", "/v1/session", { token }, true)); }

@@ -3,8 +3,8 @@
 
 use std::net::IpAddr;
 
-use http::Method;
 use http::header::{self, HeaderMap, HeaderName};
+use http::uri::Authority;
 
 use super::sessions::Session;
 use super::state::OperatorApi;
@@ -34,8 +34,7 @@ pub(super) struct Known {
 
 /// What a check needs to know of a request beside its headers.
 #[derive(Clone, Copy)]
-pub(super) struct Asking<'r> {
-    pub(super) method: &'r Method,
+pub(super) struct Asking {
     pub(super) address: IpAddr,
     /// Whether it came over TLS.
     pub(super) is_tls: bool,
@@ -45,17 +44,13 @@ pub(super) struct Asking<'r> {
 ///
 /// # Errors
 /// 401; 403 for a session's request that may be another page's; 429 when the address has failed too often; 503 when the ledger cannot say.
-pub(super) async fn operator(
-    api: &OperatorApi,
-    headers: &HeaderMap,
-    asking: Asking<'_>,
-) -> Result<Known, OperatorError> {
+pub(super) async fn operator(api: &OperatorApi, headers: &HeaderMap, asking: Asking) -> Result<Known, OperatorError> {
     match credentials(headers, asking.is_tls).ok_or(OperatorError::Unauthenticated(KeyFault::Missing))? {
         Credentials::Token(text) => {
             let (_, operator) = of_token(api, text, asking.address).await?;
             Ok(Known { operator, csrf: None })
         }
-        Credentials::Session(id) => of_session(api, id, headers, asking).await,
+        Credentials::Session(id) => of_session(api, id, headers).await,
     }
 }
 
@@ -96,19 +91,14 @@ pub(super) async fn of_token(
     }
 }
 
-async fn of_session(
-    api: &OperatorApi,
-    id: &str,
-    headers: &HeaderMap,
-    asking: Asking<'_>,
-) -> Result<Known, OperatorError> {
+async fn of_session(api: &OperatorApi, id: &str, headers: &HeaderMap) -> Result<Known, OperatorError> {
     let over = OperatorError::Unauthenticated(KeyFault::Invalid);
     let Some(session) = api.sessions.find(id, api.clock().passed_ms()) else {
         return Err(over);
     };
     check_origin(headers)?;
-    let is_safe = [Method::GET, Method::HEAD].contains(asking.method);
-    if !is_safe && !brings_csrf(headers, &session) {
+    // To read, too: the cookie goes to whoever serves another port of this host.
+    if !brings_csrf(headers, &session) {
         return Err(OperatorError::Foreign);
     }
     match find(api, &session.token).await? {
@@ -170,21 +160,25 @@ fn credentials(headers: &HeaderMap, is_tls: bool) -> Option<Credentials<'_>> {
 
 /// The id of the console's session in the request's cookies; of two none, for one of them is somebody else's.
 pub(super) fn session_id(headers: &HeaderMap, is_tls: bool) -> Option<&str> {
-    let name = cookie_name(is_tls);
+    let name = cookie_name(headers, is_tls);
     let lines = headers.get_all(header::COOKIE).iter();
     let pairs = lines
         .filter_map(|line| line.to_str().ok())
         .flat_map(|line| line.split(';'));
-    let mut ids = pairs.filter_map(|pair| pair.trim().strip_prefix(name)?.strip_prefix('='));
+    let mut ids = pairs.filter_map(|pair| pair.trim().strip_prefix(name.as_str())?.strip_prefix('='));
     match (ids.next(), ids.next()) {
         (Some(id), None) => Some(id),
         _ => None,
     }
 }
 
-/// The cookie's name. Browsers take the one over TLS only with `Secure`, from this host alone.
-pub(super) fn cookie_name(is_tls: bool) -> &'static str {
-    if is_tls { "__Host-tollgate" } else { "tollgate" }
+/// The cookie's name, with the port that was asked: browsers send it to all ports of a host, where another gateway may have its own. They take the one
+/// over TLS only with `Secure`, from this host alone.
+pub(super) fn cookie_name(headers: &HeaderMap, is_tls: bool) -> String {
+    let name = if is_tls { "__Host-tollgate" } else { "tollgate" };
+    let host = headers.get(header::HOST).and_then(|host| host.to_str().ok());
+    let port = host.and_then(|host| host.parse::<Authority>().ok()?.port_u16());
+    port.map_or_else(|| name.to_owned(), |port| format!("{name}-{port}"))
 }
 
 /// Whether a request that a browser sends is from a page of this listener: what it says of it must be so, where it says anything.
@@ -276,6 +270,20 @@ mod tests {
             (&[("cookie", "tollgate=abc")], true, None),
             (&[("cookie", "__Host-tollgate=abc; tollgate=def")], true, Some("abc")),
             (&[("cookie", "xtollgate=abc; tollgate-x=1")], false, None),
+            (
+                &[
+                    ("host", "a:9091"),
+                    ("cookie", "tollgate=a; tollgate-9091=b; tollgate-9092=c"),
+                ],
+                false,
+                Some("b"),
+            ),
+            (
+                &[("host", "[::1]:9091"), ("cookie", "__Host-tollgate-9091=b")],
+                true,
+                Some("b"),
+            ),
+            (&[("host", "a"), ("cookie", "tollgate-80=a")], false, None),
             (&[], false, None),
         ] {
             assert_eq!(session_id(&headers(pairs), is_tls), expected, "{pairs:?}");

@@ -92,11 +92,7 @@ async fn answer(
         return Ok(Answer::nothing().with(http::header::ALLOW, &found.allow()));
     }
     let (route, names) = found.with_method(&head.method)?;
-    let asking = Asking {
-        method: &head.method,
-        address,
-        is_tls,
-    };
+    let asking = Asking { address, is_tls };
     let mut known = match route.needs {
         Needs::Nobody => None,
         Needs::Operator | Needs::OneOf(_) => {

@@ -113,6 +113,10 @@ async fn keys_are_limited(store: OnStore<'_>) {
     let error = full.error(429, "rate_limit_error");
     assert_eq!(error["metadata"]["limit"], "idempotency_keys_per_key");
     assert_eq!(full.header("retry-after"), "60");
+    // It counts for the limit of requests, as those before it.
+    let left = |answer: &Answer| answer.header("x-ratelimit-remaining-requests").parse::<u64>().unwrap();
+    let next = keyed(client, "/llm/chat", request(SMALL), "3").await;
+    assert_eq!(left(&next), left(&full) - 1);
     // Nor are there more when they come at once.
     let together = client.with_key(&gateway.new_key(KeySpec::default()).await);
     let calls = (0..40).map(async |n| {

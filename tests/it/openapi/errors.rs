@@ -47,6 +47,7 @@ fn errors() -> Vec<ApiError> {
             value: 1,
             retry_after_secs: 1,
         },
+        ApiError::EndUsersFull { value: 1 },
         ApiError::KeyRepeated(KeyRefusal::Conflict),
         ApiError::KeyRepeated(KeyRefusal::InProgress),
         ApiError::KeyRepeated(KeyRefusal::Unavailable(RequestId::from_bytes([0; 16]))),
@@ -74,6 +75,7 @@ fn errors() -> Vec<ApiError> {
             ApiError::AccountShort(_) | ApiError::LimitSpent(_) | ApiError::AccountStopped(_) => {}
             ApiError::QuotaExceeded { .. } | ApiError::Forbidden(_) | ApiError::NotFound(_) => {}
             ApiError::MethodNotAllowed { .. } | ApiError::RateLimited { .. } | ApiError::KeyRepeated(_) => {}
+            ApiError::EndUsersFull { .. } => {}
             ApiError::Internal | ApiError::CredentialRefused => {}
             ApiError::UpstreamRefused { .. } | ApiError::UpstreamBusy { .. } | ApiError::UpstreamFailed => {}
             ApiError::UpstreamUnreachable | ApiError::BodyMemoryFull { .. } | ApiError::Unavailable { .. } => {}

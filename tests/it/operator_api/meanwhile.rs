@@ -17,9 +17,9 @@ impl Begun {
     /// It is known who asks once this returns: the body is asked for then.
     async fn by(desk: &Desk, credentials: &str) -> Begun {
         let mut raw = Raw::connect(desk.address).await;
-        let length = BODY.len();
+        let (length, host) = (BODY.len(), desk.address);
         raw.send(format!(
-            "POST /v1/operators HTTP/1.1\r\nhost: x\r\n{credentials}\r\ncontent-type: application/json\r\nexpect: 100-continue\r\ncontent-length: {length}\r\n\r\n"
+            "POST /v1/operators HTTP/1.1\r\nhost: {host}\r\n{credentials}\r\ncontent-type: application/json\r\nexpect: 100-continue\r\ncontent-length: {length}\r\n\r\n"
         ))
         .await;
         assert_eq!(raw.head().await.status, 100);

@@ -41,6 +41,11 @@ impl Browser<'_> {
         self.desk.request(method, path).header("cookie", &self.cookie)
     }
 
+    /// What its page reads.
+    fn reads(&self, path: &str) -> RequestBuilder {
+        self.request("GET", path).header("x-csrf-token", &self.csrf)
+    }
+
     fn writes(&self, method: &str, path: &str, body: Value) -> RequestBuilder {
         let request = self.request(method, path).header("content-type", "application/json");
         request.body(body.to_string())
@@ -53,17 +58,22 @@ async fn a_session_stands_for_a_token() {
         let desk = Desk::over(ground).await;
         let opened = desk.sign_in(&of(Role::Support)).await;
         let cookie = opened.header("set-cookie").to_owned();
-        assert!(cookie.starts_with("tollgate="), "{cookie}");
+        let name = format!("tollgate-{}=", desk.address.port());
+        assert!(cookie.starts_with(&name), "{cookie}");
         assert!(
             cookie.ends_with("; Path=/; Max-Age=43200; HttpOnly; SameSite=Strict"),
             "{cookie}"
         );
         assert!(!opened.text.contains("tgop_"), "{opened:?}");
         let browser = desk.browser(Role::Support).await;
-        let session = told(browser.request("GET", "/v1/session")).await.done(200);
+        let session = told(browser.reads("/v1/session")).await.done(200);
         assert_eq!(session["csrf"], browser.csrf.as_str());
         assert_eq!(session["operator"]["role"], "support");
         assert_eq!(session["rights"], json!(["read", "suspend", "keys"]));
+        // Who has the cookie alone, such as the server of another port of this host, has nothing.
+        for path in ["/v1/session", "/v1/accounts"] {
+            told(browser.request("GET", path)).await.error(403, "permission_error");
+        }
         let made = browser.writes("POST", "/v1/accounts/acme/keys", json!({}));
         told(made.header("x-csrf-token", &browser.csrf)).await.done(201);
         let account = browser.writes("POST", "/v1/accounts", json!({ "name": "x", "tier": "free" }));
@@ -100,10 +110,12 @@ async fn a_session_behind_a_proxy_with_tls_is_as_one_over_tls() {
             .header("content-type", "application/json");
         let opened = told(proxied(request.body(body))).await;
         let cookie = opened.header("set-cookie");
-        assert_eq!(cookie.starts_with("__Host-tollgate="), is_trusted, "{cookie}");
+        assert_eq!(cookie.starts_with("__Host-tollgate-"), is_trusted, "{cookie}");
         assert_eq!(cookie.ends_with("; Secure"), is_trusted, "{cookie}");
-        let cookie = cookie.split(';').next().unwrap();
+        let cookie = cookie.split(';').next().unwrap().to_owned();
+        let csrf = opened.done(201)["csrf"].as_str().unwrap().to_owned();
         let asked = desk.request("GET", "/v1/accounts").header("cookie", cookie);
+        let asked = asked.header("x-csrf-token", csrf);
         assert_eq!(told(proxied(asked)).await.status, 200);
     }
 }
@@ -116,19 +128,19 @@ async fn a_session_ends_with_its_operator_and_with_its_time() {
         let id = desk.make_operator(&token, Role::Admin, None).await;
         let opened = desk.sign_in(&token).await;
         let cookie = opened.header("set-cookie").split(';').next().unwrap().to_owned();
+        let csrf = opened.done(201)["csrf"].as_str().unwrap().to_owned();
         let ask = async || {
-            told(desk.request("GET", "/v1/accounts").header("cookie", &cookie))
-                .await
-                .status
+            let asked = desk.request("GET", "/v1/accounts").header("cookie", &cookie);
+            told(asked.header("x-csrf-token", &csrf)).await.status
         };
         assert_eq!(ask().await, 200);
         desk.gateway.run(AdminOp::Operator(OperatorOp::Revoke { id })).await;
         assert_eq!(ask().await, 401, "each request looks the operator up");
         let browser = desk.browser(Role::Read).await;
         desk.gateway.clock.advance(12 * 3_600_000 - 1);
-        told(browser.request("GET", "/v1/accounts")).await.done(200);
+        told(browser.reads("/v1/accounts")).await.done(200);
         desk.gateway.clock.advance(1);
-        told(browser.request("GET", "/v1/accounts"))
+        told(browser.reads("/v1/accounts"))
             .await
             .error(401, "authentication_error");
     }
@@ -192,7 +204,7 @@ async fn a_session_of_nobody_is_none() {
     }
     let forged = desk
         .request("GET", "/v1/session")
-        .header("cookie", format!("tollgate={}", "0".repeat(64)));
+        .header("cookie", format!("tollgate-{}={}", desk.address.port(), "0".repeat(64)));
     told(forged).await.error(401, "authentication_error");
     let preflight = told(
         desk.request("OPTIONS", "/v1/session")

@@ -165,6 +165,20 @@ fn of_embeddings_those_are_taken_out_that_say_who_asks_or_ask_for_nothing() {
     );
 }
 
+/// OpenAI keeps the chats of new accounts unless it is told not to. It was taken out, and prompt and answer were kept.
+#[test]
+fn who_keeps_answers_by_default_is_told_not_to() {
+    let rules = FieldRules::default().of_who_keeps_by_default(true);
+    let edit = || Edit { rules, ..rename("m") };
+    let chat = |member: &str| format!(r#"{{{member}"model":"m","messages":[{{"role":"user","content":"hi"}}]}}"#);
+    let no = chat(r#""store":false,"#);
+    check(Endpoint::Chat, &no, edit(), &no);
+    check(Endpoint::Chat, &chat(r#""store":null,"#), edit(), &chat(""));
+    let input = r#""model":"m","input":"x""#;
+    let before = format!(r#"{{{input},"store":false}}"#);
+    check(Endpoint::Embeddings, &before, edit(), &format!("{{{input}}}"));
+}
+
 #[test]
 fn what_asks_the_upstream_to_keep_the_answer_is_not_taken_out() {
     for value in ["true", r#""false""#, "0", "{}"] {

@@ -52,7 +52,7 @@ pub(in crate::server::operator) async fn open(call: &Call<'_>) -> Result<Answer,
     })?;
     call.under_way.opened(&id);
     let answer = Answer::json(&shown(call, operator, Some(csrf))).created("/v1/session");
-    Ok(answer.with(header::SET_COOKIE, &cookie(call.is_tls, &id, SESSION_SECONDS)))
+    Ok(answer.with(header::SET_COOKIE, &cookie(call, &id, SESSION_SECONDS)))
 }
 
 /// A body that cannot be read is a failure like a wrong token.
@@ -73,11 +73,11 @@ pub(in crate::server::operator) async fn close(call: &Call<'_>) -> Result<Answer
     if let Some(id) = auth::session_id(call.headers, call.is_tls) {
         call.api.sessions.close(id);
     }
-    Ok(Answer::nothing().with(header::SET_COOKIE, &cookie(call.is_tls, "", 0)))
+    Ok(Answer::nothing().with(header::SET_COOKIE, &cookie(call, "", 0)))
 }
 
-fn cookie(is_tls: bool, id: &str, seconds: i64) -> String {
-    let secure = if is_tls { "; Secure" } else { "" };
-    let name = cookie_name(is_tls);
+fn cookie(call: &Call<'_>, id: &str, seconds: i64) -> String {
+    let secure = if call.is_tls { "; Secure" } else { "" };
+    let name = cookie_name(call.headers, call.is_tls);
     format!("{name}={id}; Path=/; Max-Age={seconds}; HttpOnly; SameSite=Strict{secure}")
 }

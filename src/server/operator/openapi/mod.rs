@@ -181,7 +181,7 @@ const ABOUT: &str = "Accounts, credit, keys and operators of a Tollgate. Amounts
                      refused. A PATCH leaves what it does not name. Lists page by `limit`, and `after` or `before` with what `next` of the page \
                      before said. Every path answers OPTIONS, every GET also HEAD; other methods get 405 with Allow. Each answer has an \
                      x-request-id; errors have one shape. Each act is in the log. The console's session is the cookie that POST /v1/session \
-                     sets; requests by it that change something bring X-CSRF-Token.";
+                     sets; every other request by it brings X-CSRF-Token.";
 
 #[cfg(test)]
 mod tests {
