@@ -30,7 +30,7 @@ use pingora::upstreams::peer::HttpPeer;
 use pingora::{Error, ErrorSource, ErrorType, Result};
 
 pub use self::carried::{Carried, TimeLimits};
-use self::deadline::{has_timed_out, is_ended};
+use self::deadline::{has_timed_out, is_ended, stopped};
 use self::downstream::{Downstream, Waited};
 pub use self::gathering::{GatherLimits, Until};
 use self::upstream_session::{Piece, UpstreamSession, name_authority};
@@ -201,6 +201,8 @@ where
         match failure {
             Some(error) => return Err(error),
             None if ends => return Ok(()),
+            // Where there is always more, nothing waits for what would say so.
+            None if plugin.is_cut() => return Err(stopped()),
             // More of it is likely to be there. What others wait for comes first, such as the first event of a stream.
             None if is_full => client.yields().await,
             None => {}
@@ -396,3 +398,6 @@ where
 
 /// Most attempts of one request: far above what targets and their addresses come to.
 const ATTEMPTS_MAX: usize = 256;
+
+#[cfg(test)]
+mod tests;

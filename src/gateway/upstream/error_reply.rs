@@ -54,8 +54,11 @@ pub(in crate::gateway) async fn send_error(session: &mut Session, ctx: &mut Ctx,
         let tail = error_tail(ctx, error);
         capture::ends_with(ctx, tail.as_ref());
         match tail {
-            // It would stand within what was being written.
-            Some(_) if has_cut_a_write(error) => Ok(()),
+            // It would stand within what was being written. Over HTTP/2 the stream's end says that it is none.
+            Some(_) if has_cut_a_write(error) => {
+                session.downstream_session.shutdown().await;
+                Ok(())
+            }
             // Also when the process stops: this is what it stops with.
             Some(tail) => {
                 // The answer has its end, and its head said that the connection is kept: a client uses it again at once.
