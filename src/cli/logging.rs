@@ -4,6 +4,7 @@ use std::io::Write;
 
 use super::Command;
 use super::output::{Format, error_line, warning_line};
+use crate::config::environment;
 
 pub(super) fn start(command: &Command, format: Format) {
     let runs_a_gateway = matches!(command, Command::Serve(_) | Command::Demo(_));
@@ -11,7 +12,7 @@ pub(super) fn start(command: &Command, format: Format) {
         true => "info,pingora_core=warn",
         false => "warn",
     };
-    let asked = std::env::var(env_logger::DEFAULT_FILTER_ENV).ok();
+    let asked = environment(env_logger::DEFAULT_FILTER_ENV);
     let style = env_logger::Env::default();
     let mut builder = env_logger::Builder::from_env(style);
     builder.parse_filters(&without_heads(asked.as_deref().unwrap_or(level)));
