@@ -16,6 +16,7 @@ pub(super) mod deadline;
 mod downstream;
 mod gathering;
 mod idle_timeout;
+mod joined;
 mod upstream_session;
 mod wake_flag;
 mod write_batch;
@@ -23,7 +24,6 @@ mod write_batch;
 use std::pin::pin;
 use std::sync::atomic::AtomicUsize;
 
-use bytes::{Bytes, BytesMut};
 use http::Version;
 use pingora::proxy::Session;
 use pingora::upstreams::peer::HttpPeer;
@@ -33,8 +33,9 @@ pub use self::carried::{Carried, TimeLimits};
 use self::deadline::{has_timed_out, is_ended, stopped};
 use self::downstream::{Downstream, Waited};
 pub use self::gathering::{GatherLimits, Until};
+use self::joined::join;
 use self::upstream_session::{Piece, UpstreamSession, name_authority};
-use self::write_batch::{BYTES_MAX, WriteBatch};
+use self::write_batch::WriteBatch;
 use crate::net::connection_pool::ConnectionPool;
 use crate::net::error_text::ErrorText;
 
@@ -278,44 +279,6 @@ where
         }
     }
     Ok(None)
-}
-
-/// A piece and those behind it that are there already, as one, and what failed behind them: a provider that sends an event a chunk costs
-/// one turn through the filters for as many as have come.
-async fn join<P: Carried + Sync>(
-    client: &mut Downstream<'_, P>,
-    upstream: &mut UpstreamSession,
-    first: Piece,
-) -> (Piece, Option<Box<Error>>) {
-    let Piece { bytes, mut ends } = first;
-    let first = bytes.unwrap_or_default();
-    let mut joined = BytesMut::new();
-    while !ends && first.len().max(joined.len()) < BYTES_MAX {
-        let piece = match client.at_once(pin!(upstream.piece())).await {
-            None => break,
-            Some(Ok(piece)) => piece,
-            Some(Err(error)) => return (piece_of(first, joined, false), Some(error)),
-        };
-        ends = piece.ends;
-        let Some(bytes) = piece.bytes.filter(|bytes| !bytes.is_empty()) else {
-            continue;
-        };
-        if joined.is_empty() {
-            joined.reserve(BYTES_MAX.saturating_add(bytes.len()));
-            joined.extend_from_slice(&first);
-        }
-        joined.extend_from_slice(&bytes);
-    }
-    (piece_of(first, joined, ends), None)
-}
-
-/// The first piece, or it and those behind it.
-fn piece_of(first: Bytes, joined: BytesMut, ends: bool) -> Piece {
-    let bytes = if joined.is_empty() { first } else { joined.freeze() };
-    Piece {
-        bytes: (!bytes.is_empty()).then_some(bytes),
-        ends,
-    }
 }
 
 /// The call has to end: the plugin's filters may give the answer an end.
