@@ -12,18 +12,10 @@ pub(super) fn start(command: &Command, format: Format) {
         true => "info,pingora_core=warn",
         false => "warn",
     };
-    let asked = environment(env_logger::DEFAULT_FILTER_ENV);
-    let style = env_logger::Env::default();
-    let mut builder = env_logger::Builder::from_env(style);
-    builder.parse_filters(&without_heads(asked.as_deref().unwrap_or(level)));
-    // Below this level Pingora writes whole heads of requests, with the keys in them, whatever RUST_LOG asks for.
-    for module in HEADS {
-        builder.filter_module(module, log::LevelFilter::Warn);
+    let mut builder = filtered(environment(env_logger::DEFAULT_FILTER_ENV).as_deref().unwrap_or(level));
+    if let Some(style) = environment(env_logger::DEFAULT_WRITE_STYLE_ENV) {
+        builder.parse_write_style(&style);
     }
-    // At any level it writes a head that it cannot read.
-    builder.filter_module("pingora_core::apps", log::LevelFilter::Off);
-    // It writes an error for each client that leaves while its request is read; what fails of ours is logged by the hooks.
-    builder.filter_module("pingora_proxy", log::LevelFilter::Off);
     if format == Format::Json && !runs_a_gateway {
         builder.format(|out, record| {
             let line = json_line(record.level(), &record.args().to_string());
@@ -32,6 +24,22 @@ pub(super) fn start(command: &Command, format: Format) {
     }
     // It only fails when a log exists already, as it does in tests; then that one serves.
     drop(builder.try_init());
+}
+
+/// The log that is asked for.
+fn filtered(asked: &str) -> env_logger::Builder {
+    // Not from the environment: what stands there would count beside.
+    let mut builder = env_logger::Builder::new();
+    builder.parse_filters(&without_heads(asked));
+    // Below this level Pingora writes whole heads of requests, with the keys in them, whatever RUST_LOG asks for.
+    for module in HEADS {
+        builder.filter_module(module, log::LevelFilter::Warn);
+    }
+    // At any level it writes a head that it cannot read.
+    builder.filter_module("pingora_core::apps", log::LevelFilter::Off);
+    // It writes an error for each client that leaves while its request is read; what fails of ours is logged by the hooks.
+    builder.filter_module("pingora_proxy", log::LevelFilter::Off);
+    builder
 }
 
 /// What is asked of the log, without what would be more specific than our own word on who writes heads of requests.
@@ -88,6 +96,25 @@ mod tests {
             ("info,pingora_core=trace/h2", "info/h2"),
         ] {
             assert_eq!(without_heads(asked), kept, "{asked}");
+            let log = filtered(asked).build();
+            let is_logged = |target: &str, level| {
+                use log::Log as _;
+                log.enabled(&log::Metadata::builder().target(target).level(level).build())
+            };
+            for target in [
+                "pingora_core::protocols::http::v1::client",
+                "h2::codec",
+                "rustls::client::hs",
+            ] {
+                assert!(!is_logged(target, log::Level::Info), "{asked}: {target}");
+            }
+            for target in ["pingora_core::apps::http_app", "pingora_proxy::proxy_h1"] {
+                assert!(!is_logged(target, log::Level::Error), "{asked}: {target}");
+            }
+            assert_eq!(
+                is_logged("tollgate::server", log::Level::Info),
+                kept.contains("info") || kept.contains("debug")
+            );
         }
     }
 

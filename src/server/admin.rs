@@ -78,6 +78,8 @@ impl Admin {
     }
 
     async fn serve_on(self: Arc<Admin>, listener: tokio::net::TcpListener) {
+        // A process that ends waits a moment until nobody is served here.
+        let _serves = self.life.handed_over();
         let mut accepting = Accepting::new("admin_listen", listener, self.life.handed_over());
         let (app, connections) = (self, Arc::new(AdminConnections::of_admin()));
         #[expect(
@@ -107,6 +109,8 @@ impl Admin {
             });
             connections.runs(number, served.abort_handle());
         }
+        drop(accepting);
+        connections.empty(LATE_ANSWERED_WITHIN).await;
     }
 
     /// The state, as the status page and `tollgate top` read it.
@@ -257,3 +261,5 @@ const SAMPLE_EVERY: Duration = Duration::from_secs(5);
 const METRICS: HeaderValue = HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8");
 /// From the beginning of a connection, or from its last answer, to the next answer's end.
 const ANSWERED_WITHIN: Duration = Duration::from_secs(60);
+/// The same of one that is under way when the listener has ended.
+const LATE_ANSWERED_WITHIN: Duration = Duration::from_millis(200);

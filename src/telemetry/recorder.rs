@@ -133,6 +133,15 @@ impl Recorder {
         }
     }
 
+    /// The provider that is tried now refused what the request says, and may charge for it: it works.
+    pub fn refused_content(&mut self) {
+        self.note(|Notes { record, .. }| {
+            let provider = Arc::clone(&record.target.provider);
+            let kind = "content_refused";
+            record.faults.push(UpstreamFault { provider, kind });
+        });
+    }
+
     /// The answer of the provider that is tried now is thrown away, which is likely to charge this for it.
     pub fn discarded(&mut self, cost: Credits) {
         self.note(|Notes { record, .. }| {

@@ -56,7 +56,9 @@ pub(in crate::gateway) async fn send_error(session: &mut Session, ctx: &mut Ctx,
         match tail {
             // It would stand within what was being written. Over HTTP/2 the stream's end says that it is none.
             Some(_) if has_cut_a_write(error) => {
-                session.downstream_session.shutdown().await;
+                session
+                    .downstream_session
+                    .shutdown_with_reason(h2::Reason::INTERNAL_ERROR);
                 Ok(())
             }
             // Also when the process stops: this is what it stops with.

@@ -52,8 +52,7 @@ pub(super) fn piece(body: &mut Option<Bytes>, ends: bool, call: &mut Call, clock
     match decide(refusal, call.attempt.as_ref(), Words::Whole, clock) {
         Ok(error) => {
             if is_flagged && let Some(recorder) = call.recorder() {
-                // Its provider may charge for it all the same.
-                recorder.fault("content_refused");
+                recorder.refused_content();
             }
             *body = Some(Bytes::from(error.to_wire().body()));
             if !call.client_has_left
@@ -77,7 +76,13 @@ pub(super) fn broke_off(call: &mut Call, clock: &Clock) {
         false => Words::Cut,
     };
     match decide(refusal, call.attempt.as_ref(), words, clock) {
-        Ok(error) => call.failure = Some(Box::new(error)),
+        Ok(error) => {
+            let is_flagged = refusal.status == OPERATOR_STATUS;
+            call.failure = Some(Box::new(error));
+            if is_flagged && let Some(recorder) = call.recorder() {
+                recorder.refused_content();
+            }
+        }
         Err(verdict) => call.verdict = Some(verdict),
     }
 }

@@ -19,7 +19,7 @@ pub enum OperatorError {
         /// One of these is needed.
         needs: Vec<Right>,
     },
-    /// A page of another origin, or without its session's CSRF token, asks to change something. The console tells it from other 403s by the
+    /// A page of another origin asks, or whoever has a session's cookie without its CSRF token. The console tells it from other 403s by the
     /// header's name in its message.
     Foreign,
     /// What is asked for does not go with what is there; the text says why.
@@ -80,7 +80,7 @@ impl OperatorError {
             OperatorError::Foreign => WireError::new(
                 403,
                 "permission_error",
-                "A session changes something only from the console's own pages, with the X-CSRF-Token that it was given.",
+                "A session is for the console's own pages alone, with the X-CSRF-Token that it was given.",
             )
             .final_answer(),
             OperatorError::Conflict(message) => {

@@ -206,7 +206,11 @@ fn found_bytes(value: Value, bytes: &[u8], name: &str, found: &mut impl FnMut(Pi
     // Without a scheme it is the bytes themselves.
     let is_bare = !beginning.contains(&b':');
     let is_known = match name {
-        "url" if is_of_web => may_be_image_at(&text::unescape(data, bytes)),
+        // A longer one is none, however it is escaped.
+        "url" if is_of_web => {
+            data.span.len() <= ADDRESS_BYTES_MAX.saturating_mul(text::ESCAPE_BYTES_MAX)
+                && may_be_image_at(&text::unescape(data, bytes))
+        }
         "url" => beginning.is("data:image/") || is_bare,
         "data" => beginning.is("data:audio/") || is_bare,
         _ => true,

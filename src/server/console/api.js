@@ -28,10 +28,10 @@ export const may = right => rights.includes(right);
 // something in between, or by a gateway that is frozen.
 const ANSWER_MS_MAX = 90_000;
 
-async function request(method, path, body, reads, isText = false) {
+async function request(method, path, body, reads, { isText = false, token = csrf } = {}) {
   const headers = {};
   if (body !== undefined) headers["content-type"] = "application/json";
-  if (csrf) headers["x-csrf-token"] = csrf;
+  if (token) headers["x-csrf-token"] = token;
   let answer, text;
   try {
     answer = await fetch(path, { method, headers, body: body === undefined ? undefined : JSON.stringify(body), cache: "no-store", credentials: "same-origin", signal: AbortSignal.timeout(ANSWER_MS_MAX) });
@@ -59,13 +59,13 @@ export async function ask(method, path, body, reads = method === "GET", isText =
   let by = csrf;
   try {
     try {
-      return await request(method, path, body, reads, isText);
+      return await request(method, path, body, reads, { isText });
     } catch (error) {
       if (who === null || !isOtherSession(error)) throw error;
-      await renew(by, error);
+      await renew(by);
     }
     by = csrf;
-    return await request(method, path, body, reads, isText);
+    return await request(method, path, body, reads, { isText });
   } catch (error) {
     // What was asked in an earlier session says nothing of this one.
     if (error.status === 401 && who !== null && csrf === by) {
@@ -80,19 +80,19 @@ export async function ask(method, path, body, reads = method === "GET", isText =
 const isOtherSession = error => error.status === 403 && error.message.includes("X-CSRF-Token");
 
 // A sign-in in another tab gives the cookie, which all tabs share, another session with another token. Takes that token, if the session is the
-// same operator's; otherwise this page's session is over. `by`: the token that was `refused`.
-async function renew(by, refused) {
-  csrf = kept() || csrf;
+// same operator's; otherwise this page's session is over. `by`: the token that was refused.
+async function renew(by) {
+  // Until it is known whose session it is, nothing else is sent in it.
+  const token = kept(), other = () => new Refused(401, "Somebody has signed in elsewhere in this browser.");
+  if (!token || token === by) throw other();
   let session;
   try {
-    session = await request("GET", "/v1/session", undefined, true);
-    if (session.operator.id !== who?.id) throw new Refused(401, "Another operator has signed in.");
+    session = await request("GET", "/v1/session", undefined, true, { token });
   } catch (error) {
-    csrf = by;
-    throw error;
+    throw isOtherSession(error) ? other() : error;
   }
-  if (session.csrf === by) throw refused;
-  signed(session);
+  if (session.operator.id !== who?.id) throw other();
+  if (csrf === by) signed(session);
 }
 
 export const get = (path, query = {}) => {

@@ -20,7 +20,7 @@ pub(super) struct Sessions {
 pub(super) struct Session {
     /// The digest of the token that it was opened with.
     pub(super) token: KeyDigest,
-    /// What requests that change something bring in `X-CSRF-Token`.
+    /// What requests by it bring in `X-CSRF-Token`.
     pub(super) csrf: String,
     /// In milliseconds of `Clock::passed_ms`: whatever the clock is set to, it lasts as long.
     opened_ms: i64,

@@ -143,7 +143,7 @@ fn meaning(status: u16) -> &'static str {
     match status {
         400 => "The request is malformed, or asks for what cannot be.",
         401 => "The token, or the session, is missing, wrong, expired or revoked.",
-        403 => "The operator's role may not, or a session's request is another page's.",
+        403 => "The operator's role may not, or a session's request is another page's, or lacks X-CSRF-Token.",
         404 => "There is nothing of that name.",
         408 => "The body did not arrive in time.",
         409 => {
