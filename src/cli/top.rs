@@ -21,7 +21,8 @@ use crate::server::socket::reachable;
 #[derive(Debug, Args)]
 #[command(
     after_help = "Examples:\n  tollgate top\n  tollgate top --once\n  tollgate top --json --admin 127.0.0.1:9090\n\n\
-    Ctrl-C ends it. LIVE are calls under way; rates and times are of the last interval."
+    Ctrl-C ends it. LIVE are calls under way; rates and FIRST ms are of the last interval, P95 ms is\n\
+    since the start: to the next bucket, 10000 for all above."
 )]
 pub(super) struct TopArgs {
     /// Seconds between two looks

@@ -28,6 +28,8 @@ pub(crate) struct Lifecycle {
     cut: Notify,
     /// Whether another process takes over what this one listens on.
     handed_over: watch::Sender<bool>,
+    /// Whether this process serves operators no longer than it takes to answer who has asked.
+    operators_end: watch::Sender<bool>,
     /// Whether this process accepts no connection of a client any more.
     accepts_none: watch::Sender<bool>,
     /// How often nothing was left under way since a stop began; whoever waits for that is told.
@@ -78,6 +80,7 @@ impl Lifecycle {
             is_cut: AtomicBool::new(false),
             cut: Notify::new(),
             handed_over: watch::Sender::new(false),
+            operators_end: watch::Sender::new(false),
             accepts_none: watch::Sender::new(false),
             ended: Default::default(),
         })
@@ -111,6 +114,7 @@ impl Lifecycle {
     /// Another process takes over.
     pub(crate) fn hand_over(&self) {
         self.handed_over.send_replace(true);
+        self.operators_end.send_replace(true);
     }
 
     /// Tells when another process takes over.
@@ -118,16 +122,22 @@ impl Lifecycle {
         self.handed_over.subscribe()
     }
 
-    /// Whether another process takes over, or this one ends.
-    pub(crate) fn is_handed_over(&self) -> bool {
-        *self.handed_over.borrow()
+    /// Tells when operators are served no longer than it takes to answer who has asked.
+    pub(crate) fn operators_end(&self) -> watch::Receiver<bool> {
+        self.operators_end.subscribe()
     }
 
-    /// Blocks until nobody waits any more to be told that another process takes over, or for so long.
-    pub(crate) fn wait_handed_over(&self, at_most: Duration) {
+    /// Whether that is so.
+    pub(crate) fn is_end_for_operators(&self) -> bool {
+        *self.operators_end.borrow()
+    }
+
+    /// The process is about to end: blocks until operators who have asked are answered, or for so long.
+    pub(crate) fn end_operators(&self, at_most: Duration) {
+        self.operators_end.send_replace(true);
         let began = monotonic();
-        while !self.handed_over.is_closed() && began.elapsed() < at_most {
-            std::thread::sleep(HANDED_OVER_EVERY);
+        while !self.operators_end.is_closed() && began.elapsed() < at_most {
+            std::thread::sleep(ENDED_EVERY);
         }
     }
 
@@ -276,7 +286,7 @@ impl Drop for Connected {
     }
 }
 
-const HANDED_OVER_EVERY: Duration = Duration::from_millis(5);
+const ENDED_EVERY: Duration = Duration::from_millis(5);
 /// What a request adds to the count.
 const REQUEST: u64 = 1;
 /// What an operator's act adds to it.

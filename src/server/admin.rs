@@ -78,8 +78,6 @@ impl Admin {
     }
 
     async fn serve_on(self: Arc<Admin>, listener: tokio::net::TcpListener) {
-        // A process that ends waits a moment until nobody is served here.
-        let _serves = self.life.handed_over();
         let mut accepting = Accepting::new("admin_listen", listener, self.life.handed_over());
         let (app, connections) = (self, Arc::new(AdminConnections::of_admin()));
         #[expect(

@@ -135,9 +135,8 @@ impl Stop {
                 return;
             }
         }
-        // Who has asked at the other listeners is answered: an act, that it comes too late.
-        lifecycle.hand_over();
-        lifecycle.wait_handed_over(ANSWERED_MAX);
+        // Who has asked is answered: that an act comes too late.
+        lifecycle.end_operators(ANSWERED_MAX);
         failpoints::stall("close");
         self.tollgate.close();
         log::info!("stopped");
@@ -153,7 +152,7 @@ const KEPT_CONNECTIONS: Duration = Duration::from_secs(5);
 const ACCEPTS_MAX: Duration = Duration::from_millis(500);
 /// How long an accepted connection may take until its request counts.
 const ACCEPTED_MAX: Duration = Duration::from_millis(100);
-/// How long requests at the other listeners may take to be answered when this process ends.
+/// How long operators' requests may take to be answered when this process ends.
 const ANSWERED_MAX: Duration = Duration::from_millis(200);
 /// How long requests that were cut may take to say so to their clients.
 pub(super) const CUT_MAX: Duration = Duration::from_secs(5);

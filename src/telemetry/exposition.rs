@@ -182,7 +182,7 @@ impl Page {
             let labels = [("provider", &*fault.provider), ("kind", fault.kind)];
             counter(&labels, number(*count))
         });
-        let help = "Attempts that a provider failed, by what went wrong. Kinds unknown_service_tier and implausible_usage: answers that succeeded.";
+        let help = "Attempts that a provider failed, by what went wrong. Kinds unknown_service_tier and implausible_usage: answers that succeeded; content_refused: requests whose content it refused.";
         self.counters("tollgate_upstream_errors_total", help, faults.collect());
         let tried = sorted(figures)
             .into_iter()

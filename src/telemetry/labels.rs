@@ -146,5 +146,7 @@ pub(super) fn reason(error: &ApiError) -> Option<&'static str> {
 pub const UNKNOWN_TIER: &str = "unknown_service_tier";
 /// The kind of a fault: a provider reported completions that cannot be.
 pub const IMPLAUSIBLE_USAGE: &str = "implausible_usage";
+/// The kind of a fault: a provider refused what a request says, and may charge for it.
+pub const CONTENT_REFUSED: &str = "content_refused";
 /// The status of a client that left before it got one.
 pub const CLIENT_GONE: u16 = 499;

@@ -11,7 +11,7 @@ use crate::pure::money::Credits;
 use crate::pure::time::Timestamp;
 use crate::pure::usage::Usage;
 
-pub use super::labels::{CLIENT_GONE, IMPLAUSIBLE_USAGE, Outcome, RouteName, UNKNOWN_TIER};
+pub use super::labels::{CLIENT_GONE, CONTENT_REFUSED, IMPLAUSIBLE_USAGE, Outcome, RouteName, UNKNOWN_TIER};
 
 /// Where a call ran. Both are empty for a request that reached no provider; the model alone is known of one that was denied.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -32,9 +32,10 @@ pub struct UpstreamFault {
 }
 
 impl UpstreamFault {
-    /// Whether an attempt failed: false for an answer that succeeded, and whose report or tier is what is wrong.
+    /// Whether an attempt failed: false for an answer that succeeded, and whose report or tier is what is wrong, and for a request whose content
+    /// the provider refused.
     pub fn is_failure(&self) -> bool {
-        !matches!(self.kind, IMPLAUSIBLE_USAGE | UNKNOWN_TIER)
+        !matches!(self.kind, IMPLAUSIBLE_USAGE | UNKNOWN_TIER | CONTENT_REFUSED)
     }
 }
 

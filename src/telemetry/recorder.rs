@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::labels::reason;
-use super::record::{Billed, Discarded, Lost, Outcome, Raised, Record, RouteName, UpstreamFault};
+use super::record::{Billed, CONTENT_REFUSED, Discarded, Lost, Outcome, Raised, Record, RouteName, UpstreamFault};
 use super::trace::{Parent, Times, Trace, Traced};
 use super::{SpanFate, Telemetry};
 use crate::clock::monotonic;
@@ -137,8 +137,10 @@ impl Recorder {
     pub fn refused_content(&mut self) {
         self.note(|Notes { record, .. }| {
             let provider = Arc::clone(&record.target.provider);
-            let kind = "content_refused";
-            record.faults.push(UpstreamFault { provider, kind });
+            record.faults.push(UpstreamFault {
+                provider,
+                kind: CONTENT_REFUSED,
+            });
         });
     }
 

@@ -356,7 +356,10 @@ fn requests(target: &TargetFigures) -> u64 {
 }
 
 fn errors(target: &TargetFigures) -> u64 {
-    let failed = |(_, status, outcome): &(_, u16, Outcome)| *status >= 500 || *outcome == Outcome::UpstreamFailed;
+    // A provider that is busy is no failure: its client gets 429.
+    let failed = |(_, status, outcome): &(_, u16, Outcome)| {
+        *status >= 500 || (*status == 200 && *outcome == Outcome::UpstreamFailed)
+    };
     let errors = target.requests.iter().filter(|(key, _)| failed(key));
     errors.fold(0, |sum, (_, count)| sum.saturating_add(*count))
 }

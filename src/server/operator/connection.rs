@@ -60,7 +60,7 @@ impl HttpServerApp for Connection {
             self.refuse(&mut session, &OperatorError::Api(ApiError::STOPPING)).await;
             return None;
         };
-        if self.api.admin.life.is_handed_over() {
+        if self.api.admin.life.is_end_for_operators() {
             session.set_keepalive(None);
         }
         let under_way = UnderWay::default();

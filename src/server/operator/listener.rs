@@ -32,8 +32,8 @@ impl OperatorApi {
     /// Serves connections of `listener`, each in a task of its own, until another process takes over and what was begun is answered.
     pub async fn serve(self, listener: TcpListener) {
         // A process that ends waits a moment until nobody is served here.
-        let _serves = self.admin.life.handed_over();
-        let mut accepting = Accepting::new("operator_listen", listener, self.admin.life.handed_over());
+        let _serves = self.admin.life.operators_end();
+        let mut accepting = Accepting::new("operator_listen", listener, self.admin.life.operators_end());
         let (api, connections) = (Arc::new(self), Arc::new(AdminConnections::of_operators()));
         #[expect(
             clippy::disallowed_methods,
