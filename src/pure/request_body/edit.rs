@@ -124,8 +124,10 @@ impl RequestBody {
 
     /// Whether it is a chat's `store: false`, for a provider to which that is more than nothing.
     fn asks_not_to_keep(&self, name: &str, member: &Member, rules: FieldRules) -> bool {
-        let is_chats = self.endpoint != Endpoint::Embeddings;
-        name == fields::STORE && is_chats && rules.keeps_by_default() && member.value.of(&self.bytes) == b"false"
+        rules.keeps_by_default()
+            && name == fields::STORE
+            && self.endpoint != Endpoint::Embeddings
+            && member.value.of(&self.bytes) == b"false"
     }
 
     fn edit_stream<'p>(&'p self, patch: &mut Patch<'p>, usage: StreamUsage) {

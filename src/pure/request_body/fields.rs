@@ -12,9 +12,8 @@ mod table;
 /// The fields that a provider's configuration lets through to that provider: others are refused, or taken out.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FieldRules {
+    /// And [`KEEPS_BY_DEFAULT`], for it is asked with each call.
     allowed: FieldSet,
-    /// Whether a chat's `store: false` reaches the provider.
-    keeps_by_default: bool,
 }
 
 impl FieldRules {
@@ -39,16 +38,16 @@ impl FieldRules {
 
     /// The same for a provider that may keep answers unless it is told not to, as OpenAI does: it gets a chat's `store: false`.
     #[must_use]
-    pub fn of_who_keeps_by_default(self, keeps_by_default: bool) -> FieldRules {
-        FieldRules {
-            keeps_by_default,
-            ..self
+    pub fn of_who_keeps_by_default(mut self, keeps_by_default: bool) -> FieldRules {
+        if keeps_by_default {
+            self.allowed.0 |= KEEPS_BY_DEFAULT;
         }
+        self
     }
 
     /// Whether a chat's `store: false` means something to the provider.
     pub(super) fn keeps_by_default(self) -> bool {
-        self.keeps_by_default
+        self.allowed.0 & KEEPS_BY_DEFAULT != 0
     }
 
     /// Whether the provider gets the field of this name.
@@ -216,6 +215,10 @@ pub(super) fn find_maximum(name: &[u8]) -> Option<&'static str> {
 pub(super) fn hosted_tools() -> Option<Field> {
     find(HOSTED_TOOLS.as_bytes())
 }
+
+/// The bit of no field.
+const KEEPS_BY_DEFAULT: u128 = 1 << 127;
+const _: () = assert!(FIELDS.len() < 128);
 
 fn index(number: u32) -> usize {
     usize::try_from(number).unwrap_or(usize::MAX)
