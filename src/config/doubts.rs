@@ -7,7 +7,7 @@ use rust_decimal::Decimal;
 use super::import::read_rules;
 use super::store::has_password;
 use super::{Config, ConfigError, Network, Refresh, Store};
-use crate::pure::catalogue::doubts::PriceMax;
+use crate::pure::catalogue::doubts::{OF_COMPLETION, PriceMax};
 use crate::pure::catalogue::{Catalogue, Model, ModelKind};
 use crate::pure::money::{ListPrice, Markup, ProviderPrice};
 use crate::pure::prices::{LongPromptRow, PriceRow, PriceTable};
@@ -303,8 +303,6 @@ fn of_currency(currency: &str) -> Option<String> {
 const TOKEN_PRICE_MAX: &str = "0.01";
 /// The most that a provider asks for one call, beside its tokens: OpenAI's models that search the web, at their most thorough.
 const CALL_PRICE_MAX: &str = "0.05";
-/// Kinds of tokens that are of the completion.
-const OF_COMPLETION: [&str; 3] = ["internal_reasoning", "audio_output", "image_output"];
 /// Names of currencies, and the codes that are probably meant.
 const NAMES: [(&str, &str); 9] = [
     ("dollar", "USD"),

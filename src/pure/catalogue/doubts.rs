@@ -264,4 +264,4 @@ const MAXIMUM_USUAL: u64 = 1_000;
 const CACHE_READ: &str = "input_cache_read";
 const CALL: &str = "request";
 /// Kinds of tokens that are of the completion.
-const OF_COMPLETION: [&str; 3] = ["internal_reasoning", "audio_output", "image_output"];
+pub const OF_COMPLETION: [&str; 3] = ["internal_reasoning", "audio_output", "image_output"];
