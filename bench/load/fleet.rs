@@ -125,7 +125,7 @@ impl Fleet {
         fs::create_dir_all(out).map_err(|e| format!("cannot create {}: {e}", out.display()))?;
         let out = fs::canonicalize(out)?;
         let directory = tempfile::Builder::new().prefix("run-").tempdir_in(out)?;
-        let upstream = process::free_address()?;
+        let upstream = process::free_address();
         let mut command = role(Role::Upstream, upstream, cores.load_threads())?;
         if options.busy_poll {
             command.arg("--busy-poll");
@@ -222,7 +222,7 @@ impl Fleet {
     }
 
     pub(crate) fn baseline(&self, variant: Variant) -> Result<Subject> {
-        let (name, address) = (variant.name(), process::free_address()?);
+        let (name, address) = (variant.name(), process::free_address());
         let mut command = role(Role::Baseline, address, self.options.threads)?;
         command.arg("--upstream").arg(self.upstream.to_string());
         if variant == Variant::BaselineJemalloc {

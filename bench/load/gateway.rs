@@ -3,6 +3,7 @@
 
 use std::{
     fs,
+    io::{self, Read, Write},
     net::{SocketAddr, TcpStream},
     path::{Path, PathBuf},
     process::Command,
@@ -62,9 +63,9 @@ pub(crate) fn launch(fleet: &Fleet, variant: Variant, setup: &Setup) -> Result<S
     };
     let store_pids = processes.iter().flat_map(Process::family).copied().collect();
     let places = Places {
-        listen: process::free_address()?,
-        admin: process::free_address()?,
-        operator: process::free_address()?,
+        listen: process::free_address(),
+        admin: process::free_address(),
+        operator: process::free_address(),
     };
     let catalogue = Catalogue::read()?;
     let conf = directory.join("tollgate.yaml");
@@ -112,6 +113,8 @@ pub(crate) fn launch(fleet: &Fleet, variant: Variant, setup: &Setup) -> Result<S
 
 /// It looks at every receipt: some four million after ten minutes of `soak`.
 const AUDIT_MAX: Duration = Duration::from_secs(300);
+/// A start beside other work may take a while.
+const HEALTHY_MAX: Duration = Duration::from_secs(30);
 
 /// Where a gateway listens.
 struct Places {
@@ -222,26 +225,27 @@ fn refused(cli: &Cli) -> Result<Vec<Refused>> {
 }
 
 fn wait_healthy(address: SocketAddr) -> Result<()> {
-    use std::io::{Read, Write};
-    let begun = Instant::now();
-    let mut seen = String::new();
-    while begun.elapsed() < Duration::from_secs(10) {
+    let ask = || -> io::Result<String> {
         let mut stream = TcpStream::connect(address)?;
-        stream.set_read_timeout(Some(Duration::from_secs(2)))?;
+        stream.set_read_timeout(Some(HEALTHY_MAX))?;
         stream.write_all(b"GET /api/v1/llm/health HTTP/1.1\r\nhost: bench\r\nconnection: close\r\n\r\n")?;
         let mut answer = [0; 64];
         let length = stream.read(&mut answer)?;
-        seen = String::from_utf8_lossy(&answer[..length]).into_owned();
-        if seen.starts_with("HTTP/1.1 200") {
-            return Ok(());
+        Ok(String::from_utf8_lossy(&answer[..length]).into_owned())
+    };
+    let begun = Instant::now();
+    loop {
+        let seen = ask();
+        match &seen {
+            Ok(answer) if answer.starts_with("HTTP/1.1 200") => return Ok(()),
+            _ if begun.elapsed() < HEALTHY_MAX => thread::sleep(Duration::from_millis(50)),
+            Ok(answer) => {
+                let line = answer.lines().next().unwrap_or("it closed the connection");
+                return Err(format!("the gateway is not healthy: {line}").into());
+            }
+            Err(error) => return Err(format!("the gateway does not say whether it is healthy: {error}").into()),
         }
-        thread::sleep(Duration::from_millis(50));
     }
-    Err(format!(
-        "the gateway is not healthy: {}",
-        seen.lines().next().unwrap_or("no answer")
-    )
-    .into())
 }
 
 fn configuration(

@@ -10,7 +10,7 @@ use crate::{
 };
 
 pub(crate) fn nginx(fleet: &Fleet) -> Result<Subject> {
-    let (name, address) = (Variant::Nginx.name(), process::free_address()?);
+    let (name, address) = (Variant::Nginx.name(), process::free_address());
     let directory = fleet.directory(&name)?;
     let (threads, upstream, at) = (fleet.options.threads, fleet.upstream, directory.display());
     let conf = directory.join("nginx.conf");
@@ -35,7 +35,7 @@ pub(crate) fn nginx(fleet: &Fleet) -> Result<Subject> {
 }
 
 pub(crate) fn haproxy(fleet: &Fleet) -> Result<Subject> {
-    let (name, address) = (Variant::Haproxy.name(), process::free_address()?);
+    let (name, address) = (Variant::Haproxy.name(), process::free_address());
     let conf = fleet.directory(&name)?.join("haproxy.cfg");
     let (threads, upstream) = (fleet.options.threads, fleet.upstream);
     let text = format!(

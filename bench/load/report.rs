@@ -78,24 +78,24 @@ impl Report {
     }
 
     /// Why the run did not end well; nothing where it did. `names_subjects`: whether all that were named must have been measured.
-    pub(crate) fn faults(&self, names_subjects: bool) -> Vec<&'static str> {
-        [
-            (
-                names_subjects && !self.left_out.is_empty(),
-                "not all that was named could be put under load",
-            ),
-            (
-                self.errors() > 0,
-                "there were wrong answers or wrong debits; the figures above count them",
-            ),
-            (
-                !self.failures.is_empty(),
-                "not all that was asked for could be measured; the lines above that begin with FAILED say what",
-            ),
-        ]
-        .into_iter()
-        .filter_map(|(is_so, fault)| is_so.then_some(fault))
-        .collect()
+    pub(crate) fn faults(&self, names_subjects: bool) -> Vec<String> {
+        let mut faults = Vec::new();
+        if names_subjects && !self.left_out.is_empty() {
+            faults.push(format!(
+                "not all that was named could be put under load: {}",
+                self.left_out.join("; ")
+            ));
+        }
+        if self.errors() > 0 {
+            faults.push("there were wrong answers or wrong debits; the figures above count them".to_owned());
+        }
+        if !self.failures.is_empty() {
+            faults.push(format!(
+                "not all that was asked for could be measured: {}",
+                self.failures.join("; ")
+            ));
+        }
+        faults
     }
 
     /// How many rows there are for tables so far.

@@ -17,7 +17,7 @@ use crate::{
 
 /// Where the simulated upstream listens. It serves until the tests end.
 pub(super) fn provider() -> SocketAddr {
-    let address = process::free_address().unwrap();
+    let address = process::free_address();
     thread::spawn(move || upstream::serve(address, 1, Waiting::Asleep).unwrap());
     for _ in 0..1000 {
         if TcpStream::connect(address).is_ok() {
