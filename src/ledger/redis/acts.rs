@@ -101,7 +101,10 @@ impl Shared {
         let Err(error) = self.confirm(&link, &[&acts]).await else {
             return Ok(reply);
         };
-        let error = self.unconfirmed(&link, &left, error).await;
+        let error = match self.unconfirmed(&link, &left, error).await {
+            Ok(reply) => return Ok(reply),
+            Err(error) => error,
+        };
         // What was revoked again is another act: that entry is complete.
         entry.act.error = Some(error.to_string());
         let account = entry.act.account.as_ref().map_or("", AccountId::as_str);

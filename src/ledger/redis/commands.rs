@@ -54,7 +54,7 @@ impl Shared {
         let left = Left::of(&op);
         let mut reply = match self.execute_on(&own, op).await {
             Ok(reply) => reply,
-            Err(error) => return Err(self.unconfirmed(&own, &left, error).await),
+            Err(error) => return self.unconfirmed(&own, &left, error).await,
         };
         let mut keys: Vec<&str> = keys.iter().map(String::as_str).collect();
         let made = match &mut reply {
@@ -69,7 +69,7 @@ impl Shared {
         }
         match confirmed {
             Ok(()) => Ok(reply),
-            Err(error) => Err(self.unconfirmed(&own, &left, error).await),
+            Err(error) => self.unconfirmed(&own, &left, error).await,
         }
     }
 
@@ -248,7 +248,9 @@ impl Shared {
             return Err(AdminError::NoAccount(account.clone()));
         }
         self.cache.forget_account(account);
-        self.view(link, account).await.map(AdminReply::Account)
+        let mut view = self.view(link, account).await?;
+        view.keys = self.keys_of(link, account).await?;
+        Ok(AdminReply::Account(view))
     }
 
     async fn list_accounts(&self, link: &Link) -> Result<AdminReply, AdminError> {
@@ -325,7 +327,7 @@ impl Shared {
             settings,
         };
         if record.settings.has_limits() {
-            self.track(link, &record.account, &record.id).await?;
+            self.track(link, (&record.account, &record.id), true).await?;
         }
         self.insert_key(link, &digest, &record).await?;
         Ok(AdminReply::Key(record))

@@ -29,7 +29,7 @@ use super::slots::slot_of;
 use crate::ledger::StoreError;
 use crate::ledger::admin::events::{Delivery, Event, EventCount, EventOp, next_due};
 use crate::ledger::admin::{AdminError, AdminReply};
-use crate::ledger::events::{self, CLAIMED_MAX, REMEMBERED_MS};
+use crate::ledger::events::{self, CLAIMED_MAX, KEEP_MS, REMEMBERED_MS};
 use crate::pure::ids::AccountId;
 use crate::pure::time::Timestamp;
 
@@ -73,13 +73,14 @@ impl Shared {
     async fn raise_once(&self, link: &Link, event: &Event, bounds: &[&str]) -> Result<Value, StoreError> {
         let key = key_of(event.account.as_ref());
         let data = event.data.to_string();
-        let (now, at, known) = (self.now_text(), event.at.0.to_string(), REMEMBERED_MS.to_string());
+        let age = self.options.clock.now().since(event.at).clamp(0, KEEP_MS);
+        let (now, ago, known) = (self.now_text(), age.to_string(), REMEMBERED_MS.to_string());
         let of_account = if event.account.is_some() { "1" } else { "" };
         let arguments = [
             now.as_str(),
             &event.id,
             event.kind.name(),
-            &at,
+            &ago,
             &data,
             &known,
             of_account,

@@ -50,12 +50,18 @@ impl Shared {
         Ok(Spent { spent, held })
     }
 
-    /// Counts what a key spends from now on, when it is not counted yet.
-    pub(super) async fn track(&self, link: &Link, account: &AccountId, key: &KeyId) -> Result<(), AdminError> {
+    /// Counts what a key spends from now on, when it is not counted yet. `is_new`: it was made just now, and has no usage to be looked for.
+    pub(super) async fn track(
+        &self,
+        link: &Link,
+        (account, key): (&AccountId, &KeyId),
+        is_new: bool,
+    ) -> Result<(), AdminError> {
         let [name, _] = account_keys(account);
         let (of_key, now) = (usage_of_key(account, key), self.now_text());
+        let arguments = [key.as_str(), &now, if is_new { "1" } else { "" }];
         let tracked = self
-            .run_script(link, &script::TRACK, &[&name, &of_key], &[key.as_str(), &now])
+            .run_script(link, &script::TRACK, &[&name, &of_key], &arguments)
             .await?;
         match reply::text(&tracked)? {
             "none" => Err(AdminError::NoAccount(account.clone())),
@@ -84,7 +90,7 @@ impl Shared {
             record.settings = change.applied(&record.settings).map_err(AdminError::Invalid)?;
             if record.settings.has_limits() {
                 // First: from when on a limit can be asked for, what counts under it is counted.
-                self.track(link, &record.account, &record.id).await?;
+                self.track(link, (&record.account, &record.id), false).await?;
                 let [account, _] = account_keys(&record.account);
                 self.confirm(link, &[&account]).await?;
             }

@@ -220,12 +220,13 @@ impl RedisLedger {
         let mut outcome = shared
             .try_reserve(&link, account, (request, !under_way), &mut entry.0)
             .await?;
-        // What a caller's earlier call gives back may still have been on its way. Nobody is refused for that.
+        // What a caller's earlier call gives back may still have been on its way. Nobody is refused for that, and where it does not come in
+        // time, nobody knows whether there is credit.
         if let Err(denial) = &outcome
             && !matches!(denial, Denial::Stopped(_))
             && under_way
-            && shared.barrier(account).await.is_ok()
         {
+            shared.barrier(account).await?;
             let again = ReserveRequest {
                 is_counted: request.is_counted || denial.is_counted(),
                 ..request.clone()

@@ -1,13 +1,16 @@
 //! What is said, and done, where a command was not confirmed. What it wrote stands, and the same command again is the same once more, unless it
 //! made a key or an operator's token: their texts are shown with the command's answer alone, so that nobody has them. Those are revoked again.
 
+use redis::Value;
+
 use super::link::Link;
 use super::reply;
 use super::script;
 use super::server_health::{Change, channel, operators_key};
 use super::shared::{Shared, key_name};
+use crate::ledger::KeyRecord;
 use crate::ledger::admin::operators::OperatorOp;
-use crate::ledger::admin::{AdminError, AdminOp};
+use crate::ledger::admin::{AdminError, AdminOp, AdminReply, KeyRef};
 use crate::pure::ids::{KeyDigest, KeyId};
 use crate::pure::operator::operator_id;
 
@@ -15,8 +18,8 @@ use crate::pure::operator::operator_id;
 pub(super) enum Left {
     /// A key that nobody has.
     Key(KeyDigest),
-    /// The same in place of another one, which may have ended.
-    Successor(KeyDigest),
+    /// The same in place of another one, which may have ended, or end after so many milliseconds.
+    Successor(KeyDigest, KeyRef, i64),
     /// The operator of a token that nobody has.
     Operator(String),
     /// What stands there, and what to do about it.
@@ -28,7 +31,11 @@ impl Left {
         let digest = |hex: &str, left: fn(KeyDigest) -> Left| KeyDigest::from_hex(hex).map(left);
         let left = match op {
             AdminOp::KeyCreate { digest: hex, .. } => digest(hex, Left::Key),
-            AdminOp::KeyRotate { digest: hex, .. } => digest(hex, Left::Successor),
+            AdminOp::KeyRotate {
+                digest: hex,
+                key,
+                overlap_ms,
+            } => KeyDigest::from_hex(hex).map(|digest| Left::Successor(digest, key.clone(), *overlap_ms)),
             AdminOp::Operator(OperatorOp::Create { digest: hex, .. }) => {
                 digest(hex, |digest| Left::Operator(operator_id(&digest)))
             }
@@ -46,22 +53,40 @@ impl Left {
 
 impl Shared {
     /// What is said of a command that ended with `error`, when what may be there of it that nobody has is revoked.
-    pub(super) async fn unconfirmed(&self, link: &Link, left: &Left, error: AdminError) -> AdminError {
+    ///
+    /// # Errors
+    /// That it is not confirmed, and what stands. A key whose predecessor has ended is answered all the same.
+    pub(super) async fn unconfirmed(
+        &self,
+        link: &Link,
+        left: &Left,
+        error: AdminError,
+    ) -> Result<AdminReply, AdminError> {
         let (why, is_store) = match &error {
             AdminError::NotConfirmed(why) => (why, false),
             AdminError::Store(why) => (why, true),
             // It did nothing: a step that was sent twice knows what it has done itself.
-            _ => return error,
+            _ => return Err(error),
         };
         let said = match left {
-            Left::Said(_) if is_store => return error,
+            Left::Said(_) if is_store => return Err(error),
             Left::Said(what) => (*what).to_owned(),
             Left::Key(digest) => {
                 let revoked = self.revoke_unseen(link, digest).await;
                 said("key", KeyId::of(digest).as_str(), revoked)
             }
-            Left::Successor(digest) => {
-                let revoked = self.revoke_unseen(link, digest).await;
+            Left::Successor(digest, old, overlap_ms) => {
+                let revoked = match self.succeeded(link, digest, (old, *overlap_ms)).await {
+                    Ok(Some(new)) => {
+                        let id = &new.id;
+                        log::warn!(
+                            "the key {id} is there in place of another one, whose end a fail-over may lose: {why}"
+                        );
+                        return Ok(AdminReply::Key(new));
+                    }
+                    Ok(None) => self.revoke_unseen(link, digest).await,
+                    Err(error) => Err(error),
+                };
                 let new = said("new key", KeyId::of(digest).as_str(), revoked);
                 format!("{new}. Whether the old key holds on as it was, key list says")
             }
@@ -79,10 +104,37 @@ impl Shared {
             }
         };
         let text = format!("{why}; {said}");
-        match is_store {
+        Err(match is_store {
             true => AdminError::Store(text),
             false => AdminError::NotConfirmed(text),
+        })
+    }
+
+    /// The key of a rotation, where the one before has ended for it, or ends: without the new one its customer would have none. A replica had
+    /// the new one before.
+    async fn succeeded(
+        &self,
+        link: &Link,
+        new: &KeyDigest,
+        (old, overlap_ms): (&KeyRef, i64),
+    ) -> Result<Option<KeyRecord>, AdminError> {
+        let digest = self.digest_of(link, old).await?;
+        let mut command = redis::cmd("HGET");
+        command.arg(key_name(&digest)).arg("successor");
+        let successor = self.command(link, command).await?;
+        let is_ended = match overlap_ms {
+            0 => successor != Value::Nil && reply::text(&successor)? == KeyId::of(new).as_str(),
+            _ => {
+                let (old, _) = self.record_of(link, &digest).await?;
+                let ends = self.time(link).await?.plus_millis(overlap_ms);
+                old.revoked.is_none() && old.expires.is_some_and(|expires| expires <= ends)
+            }
+        };
+        if !is_ended {
+            return Ok(None);
         }
+        let (new, _) = self.record_of(link, new).await?;
+        Ok(new.revoked.is_none().then_some(new))
     }
 
     /// Revokes a key whose text nobody has. False where there is none.
@@ -137,6 +189,6 @@ mod tests {
             digest: digest.to_hex(),
             overlap_ms: 0,
         };
-        assert!(matches!(Left::of(&rotate), Left::Successor(left) if left == digest));
+        assert!(matches!(Left::of(&rotate), Left::Successor(left, ..) if left == digest));
     }
 }

@@ -11,7 +11,8 @@
 
 -- One function that makes the others, for most calls need none.
 local function events()
-  local function raise(place, kind, now, data, id)
+  -- `at`: when it was, where that is not now.
+  local function raise(place, kind, now, data, id, at)
     local number = redis.call('HINCRBY', place, 'uen', 1)
     local text = string.format('%d', now)
     id = id or 'evt_' .. string.sub(redis.sha1hex(place .. ' ' .. number .. ' ' .. text), 1, 32)
@@ -29,7 +30,7 @@ local function events()
       open, count = string.sub(open, #first + 2), count - 1
       first = string.match(open, '^%S+')
     end
-    redis.call('HSET', place, 'ue' .. id, text .. ' ' .. kind .. ' ' .. text .. ' ' .. data, 'uei', open .. id .. ' ')
+    redis.call('HSET', place, 'ue' .. id, text .. ' ' .. kind .. ' ' .. string.format('%d', at or now) .. ' ' .. data, 'uei', open .. id .. ' ')
     -- Where nobody hears it, or it is not allowed, they are looked for.
     redis.pcall('PUBLISH', 'tg1:events', place)
   end

@@ -1,5 +1,6 @@
 -- Raises an event of the gateway's own, once an id.
--- KEYS where it is kept; ARGV now, id, kind, at (ms), what is told of it, for how many ms its id is known, 1 for an account, and of an event
+-- KEYS where it is kept; ARGV now, id, kind, how long ago it was (ms), what is told of it, for how many ms its id is known, 1 for an account, and
+-- of an event
 -- that can wait with how many open ones of its kind there it does; it also does where it would drop another one, unless 1 follows
 local place, id, now = KEYS[1], ARGV[2], clock(ARGV[1])
 if ARGV[7] == '1' and redis.call('HEXISTS', place, 'avail') == 0 then return 'none' end
@@ -26,5 +27,5 @@ end
 kept[#kept + 1] = id .. ':' .. string.format('%d', now + ARGV[6]) .. ' '
 redis.call('HSET', place, 'uek', table.concat(kept, '', math.max(#kept - 999, 1)))
 local raise = events()
-raise(place, ARGV[3], now, ARGV[5], id)
+raise(place, ARGV[3], now, ARGV[5], id, now - ARGV[4])
 return 'raised'

@@ -4,17 +4,17 @@
 -- order     names by the time at which they expire (ms)
 -- answers   hash: of a name a letter (e events, j JSON) and the answer
 -- stored    the names of `answers`, by the time at which they expire
--- All of them expire by themselves once no key is new.
+-- All of them expire by themselves once no key is new. One may go before the others, by an eviction or an operator's hand.
 local function parts(record)
   return string.sub(record, 1, 1), string.sub(record, 2, 33), string.sub(record, 34, 49), string.sub(record, 50)
 end
 
--- Forgets a name's answer.
+-- Forgets a name's answer. It is no stored one afterwards, whether its answer was there or not.
 local function drop_answer(keys, name)
+  redis.call('ZREM', keys.stored, name)
   local length = redis.call('HSTRLEN', keys.answers, name)
   if length == 0 then return end
   redis.call('HDEL', keys.answers, name)
-  redis.call('ZREM', keys.stored, name)
   redis.call('HINCRBY', keys.records, 'bytes', 1 - length)
 end
 

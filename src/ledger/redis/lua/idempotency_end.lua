@@ -19,7 +19,11 @@ end
 local bytes = redis.call('HINCRBY', keys.records, 'bytes', length)
 while bytes > most do
   local oldest = redis.call('ZRANGE', keys.stored, 0, 0)[1]
-  if not oldest then break end
+  if not oldest then
+    -- What was counted beside this answer is gone.
+    redis.call('HSET', keys.records, 'bytes', length)
+    break
+  end
   drop_answer(keys, oldest)
   local old = redis.call('HGET', keys.records, oldest)
   if old then redis.call('HSET', keys.records, oldest, 'g' .. string.sub(old, 2, 49)) end

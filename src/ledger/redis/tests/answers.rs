@@ -293,7 +293,8 @@ fn what_a_key_of_no_account_spends_is_not_counted() {
     let rig = Rig::redis();
     let caller = rig.caller("1");
     let shared = &redis_of(&rig.ledger).shared;
-    let track = |account: &str| block_on(shared.track(&Link::default(), &account.parse().unwrap(), &caller.key.id));
+    let track =
+        |account: &str| block_on(shared.track(&Link::default(), (&account.parse().unwrap(), &caller.key.id), false));
     assert_eq!(track("acme"), Ok(()));
     assert_eq!(track("nobody"), Err(AdminError::NoAccount("nobody".parse().unwrap())));
 }

@@ -112,7 +112,10 @@ impl Book for RedisBook {
 
     fn track(&self, key: &KeyId) {
         block_on(async {
-            let tracked = self.shared.track(&self.shared.link(), self.account.id(), key).await;
+            let tracked = self
+                .shared
+                .track(&self.shared.link(), (self.account.id(), key), false)
+                .await;
             tracked.unwrap();
         });
     }

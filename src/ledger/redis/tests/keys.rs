@@ -1,6 +1,6 @@
 //! Idempotency keys where Redis has replicas, and where what is asked gets no answer.
 
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use futures::FutureExt;
@@ -11,9 +11,9 @@ use crate::ledger::idempotency::call::{Found, KeyEnd};
 use crate::ledger::redis::{Options, RedisLedger};
 use crate::ledger::tests::redis_group::RedisUnderSentinels;
 use crate::ledger::tests::redis_server::{RedisServer, until};
-use crate::ledger::tests::rig::{block_on, caller_of, request_id};
+use crate::ledger::tests::rig::{block_on, caller_of, debit, request_id};
 use crate::ledger::{Caller, KeyedCall, Ledger, StoreError, TakenKey, Taking};
-use crate::pure::idempotency::{Fingerprint, KeyName, KeyRefusal, Repeated, State};
+use crate::pure::idempotency::{Answer, Fingerprint, KeyName, KeyRefusal, Repeated, State};
 use crate::pure::limits::LimitOverrides;
 
 const SAME: Fingerprint = Fingerprint::from_bytes([1; 32]);
@@ -160,7 +160,11 @@ fn a_key_whose_taking_had_no_answer_is_free_again() {
 
 /// A ledger whose thread, which would tell Redis how calls under a key ended, does not run.
 fn without_thread(server: &RedisServer) -> RedisLedger {
-    let (shared, runtime) = RedisLedger::reach(&server.url(), patient()).unwrap();
+    without_thread_of(server, patient())
+}
+
+fn without_thread_of(server: &RedisServer, options: Options) -> RedisLedger {
+    let (shared, runtime) = RedisLedger::reach(&server.url(), options).unwrap();
     RedisLedger {
         shared,
         settler: Mutex::new(None),
@@ -246,4 +250,74 @@ fn a_new_key_shortens_the_life_of_none() {
         assert!(left > 86_460_000, "{name}: {left}");
     }
     drop(first);
+}
+
+/// An eviction, or an operator who removes the texts, takes one of a key's records alone: a script that looks for what is not there never ends,
+/// and with it the server.
+#[test]
+fn answers_that_are_gone_make_room() {
+    let server = RedisServer::start();
+    let ledger = node(&server, patient());
+    let caller = caller_of(&ledger, "acme", "10", LimitOverrides::default());
+    let named = |n: u64| KeyedCall {
+        name: KeyName::of(&caller.key.id, n.to_string().as_bytes()).unwrap(),
+        limits: Idempotency {
+            bytes_per_key_max: 20,
+            ..Idempotency::default()
+        },
+        ..call(&caller, n)
+    };
+    let answer = || Answer {
+        streamed: false,
+        body: b"0123456789".as_slice().into(),
+    };
+    let billed = |n: u64| {
+        let Taking::Taken(key) = block_on(caller.take_key(named(n))).unwrap() else {
+            panic!("{n} is known");
+        };
+        let mut hold = block_on(caller.reserve(&request(n, "1"))).unwrap().unwrap();
+        block_on(hold.send_under_key(key)).unwrap();
+        hold.keep_answer(answer());
+        hold.settle(debit("0.1"));
+        let replayed = Repeated::Replayed {
+            answer: answer(),
+            original: request_id(n),
+        };
+        until("the answer is kept", || {
+            match block_on(caller.take_key(named(n))).unwrap() {
+                Taking::Known(record) => record.repeated(&SAME) == replayed,
+                other => panic!("{other:?}"),
+            }
+        });
+    };
+    billed(1);
+    billed(2);
+    let answers = format!("tg1:{{acme}}:idempotency:{}:answers", caller.key.id);
+    assert_eq!(server.ask(&format!("UNLINK {answers}")), [":1"]);
+    billed(3);
+    // And there is room for as many as before.
+    billed(4);
+    assert_eq!(server.ask(&format!("HLEN {answers}")), [":2"]);
+    billed(5);
+    assert_eq!(server.ask(&format!("HLEN {answers}")), [":2"]);
+}
+
+/// What a call gives back is on its way for longer than a call may wait: nobody knows whether there is credit.
+#[test]
+fn a_call_is_not_refused_for_what_is_still_on_its_way() {
+    let server = RedisServer::start();
+    let other = node(&server, patient());
+    let caller = caller_of(&other, "acme", "1", LimitOverrides::default());
+    let options = Options {
+        timeout: Duration::from_millis(800),
+        ..patient()
+    };
+    let caller = on_node(&Ledger::Redis(Arc::new(without_thread_of(&server, options))), &caller);
+    block_on(caller.reserve(&request(1, "1"))).unwrap().unwrap().release();
+    let refused = block_on(caller.reserve(&request(2, "1")));
+    assert!(
+        matches!(&refused, Err(StoreError::Unavailable(_))),
+        "{:?}",
+        refused.map(|held| held.err())
+    );
 }

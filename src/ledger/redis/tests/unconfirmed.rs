@@ -3,8 +3,9 @@
 use super::{node, parted, patient};
 use crate::ledger::Ledger;
 use crate::ledger::admin::operators::OperatorOp;
-use crate::ledger::admin::{AdminError, AdminOp, AdminReply};
+use crate::ledger::admin::{AdminError, AdminOp, AdminReply, KeyRef};
 use crate::ledger::redis::commands::key_id_key;
+use crate::ledger::redis::shared::key_name;
 use crate::ledger::tests::redis_server::RedisServer;
 use crate::ledger::tests::rig::{block_on, credits, key_create, run};
 use crate::pure::ids::{ApiKey, KeyDigest, KeyId, Tier};
@@ -138,4 +139,30 @@ fn a_command_that_fails_says_whether_it_made_a_key() {
     assert!(said.ends_with("; no key was made: run it again"), "{said}");
     let said = store(add());
     assert!(!said.contains("it is written"), "{said}");
+}
+
+/// Whichever step it is that no replica confirms: a key that ended for another one leaves its customer the other.
+#[test]
+fn a_key_whose_predecessor_has_ended_is_answered_though_that_is_not_confirmed() {
+    for overlap_ms in [0, 60_000] {
+        let (server, other) = (RedisServer::start(), RedisServer::start());
+        let (old, new) = (digest(7), digest(8));
+        let shared = parted(&server, &other, &key_name(&old));
+        let run = |op| block_on(async { shared.execute(&shared.link(), op).await });
+        run(create()).unwrap();
+        run(key_create("acme", &old)).unwrap();
+        // Where the old key is, and not the new one.
+        assert_eq!(other.ask("ACL SETUSER default -role"), ["+OK"]);
+        let rotated = run(AdminOp::KeyRotate {
+            key: KeyRef::Id(KeyId::of(&old)),
+            digest: new.to_hex(),
+            overlap_ms,
+        });
+        assert!(
+            matches!(&rotated, Ok(AdminReply::Key(key)) if key.id == KeyId::of(&new) && key.revoked.is_none()),
+            "{overlap_ms}: {rotated:?}"
+        );
+        let (record, _) = block_on(async { shared.record_of(&shared.link(), &new).await }).unwrap();
+        assert!(record.revoked.is_none(), "{overlap_ms}");
+    }
 }
