@@ -281,7 +281,7 @@ impl Meter {
     pub(in crate::gateway) fn delivered(&self) -> CompletionTokens {
         match &self.tap {
             Tap::Stream(tap) => tap.delivered(),
-            Tap::Whole(whole) => whole.tap.delivered(),
+            Tap::Whole(whole) => whole.delivered(),
         }
     }
 
@@ -310,13 +310,19 @@ impl Meter {
         let (delivered, reported, reports, is_whole, is_error) = match &self.tap {
             Tap::Stream(tap) => {
                 let is_error = tap.error_event() || tap.died();
-                (tap.delivered(), tap.reported(), tap.reports(), tap.finished(), is_error)
+                (
+                    tap.delivered_to_date(),
+                    tap.reported(),
+                    tap.reports(),
+                    tap.finished(),
+                    is_error,
+                )
             }
             Tap::Whole(whole) => {
                 let tap = &whole.tap;
                 (
-                    tap.delivered(),
-                    tap.reported(),
+                    whole.delivered(),
+                    whole.reported(),
                     tap.reports(),
                     tap.complete(),
                     tap.is_error(),
@@ -364,6 +370,7 @@ impl Meter {
                 ..read(tap.reports(), None)
             },
             Tap::Stream(tap) => {
+                tap.stop();
                 let told = tap.told_use();
                 let metered = match told {
                     Some(told) => read(&told.reports, told.reported),

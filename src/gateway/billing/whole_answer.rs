@@ -8,6 +8,7 @@ use super::passed::Passed;
 use crate::pure::bill::Tariff;
 use crate::pure::request_body::Endpoint;
 use crate::pure::tap::{Forward, WholeCost, WholeTap};
+use crate::pure::usage::{CompletionTokens, Usage};
 
 /// The tap of a whole answer, and whether it is passed on.
 pub(super) struct Whole {
@@ -50,7 +51,10 @@ impl Whole {
         if matches!(self.leaves, Leaves::Nothing) {
             self.leaves = match self.tap.is_blank() {
                 true => Leaves::Blanks(Vec::new()),
-                false => Leaves::All,
+                false => {
+                    self.tap.count_passed();
+                    Leaves::All
+                }
             };
         }
     }
@@ -58,8 +62,13 @@ impl Whole {
     /// One chunk of the answer comes: what is passed on in its place.
     pub(super) fn chunk(&mut self, chunk: &Bytes, tariff: &Tariff<'_>) -> Forward {
         let forward = self.cost.chunk(chunk, &mut self.tap, tariff);
-        let Leaves::Blanks(kept) = &mut self.leaves else {
-            return forward;
+        let kept = match &mut self.leaves {
+            Leaves::Blanks(kept) => kept,
+            Leaves::All => {
+                self.tap.count_passed();
+                return forward;
+            }
+            Leaves::Nothing => return forward,
         };
         if self.tap.is_blank() {
             return forward;
@@ -113,6 +122,20 @@ impl Whole {
         Passed::On
     }
 
+    /// Tokens of the text that has left.
+    pub(super) fn delivered(&self) -> CompletionTokens {
+        match self.passes() && !self.tap.complete() {
+            true => self.tap.delivered_before(self.cost.waits_since()),
+            false => self.tap.delivered(),
+        }
+    }
+
+    /// What its provider reported. Of a chat that passes, and is not whole, that is of more than has left; vectors have a prompt alone.
+    pub(super) fn reported(&self) -> Option<Usage> {
+        let is_of_more = self.passes() && !self.tap.complete() && !self.is_vectors;
+        self.tap.reported().filter(|_| !is_of_more)
+    }
+
     /// What was used. `began`: something of it came.
     pub(super) fn finish(&mut self, began: bool) -> Metered {
         if !self.passes() {
@@ -123,12 +146,12 @@ impl Whole {
                 ..read(self.tap.reports(), None)
             };
         }
-        let tap = &mut self.tap;
-        tap.end();
+        self.tap.end();
+        let (delivered, reported, tap) = (self.delivered(), self.reported(), &self.tap);
         Metered {
             counted_prompt: self.cost.counted_prompt(),
             tier: tap.served_tier().map(Box::from),
-            delivered: tap.delivered(),
+            delivered,
             is_error: tap.is_error(),
             is_complete: tap.complete(),
             is_over: tap.complete(),
@@ -136,7 +159,7 @@ impl Whole {
             is_implausible: tap.is_implausible(),
             began,
             told: self.cost.told_bill(),
-            ..read(tap.reports(), tap.reported())
+            ..read(tap.reports(), reported)
         }
     }
 }

@@ -161,8 +161,12 @@ impl Scanner {
             }
             (State::Value | State::ValueOrEnd, b'{') => {
                 match (self.role, self.depth) {
-                    (Role::Usage, 1) => reading.spans.start_usage(offset.saturating_sub(1)),
-                    (Role::Usage, _) => reading.spans.start_other_usage(offset.saturating_sub(1)),
+                    (Role::Usage, 1) => reading
+                        .spans
+                        .start_usage(offset.saturating_sub(1), reading.counter.bytes()),
+                    (Role::Usage, _) => reading
+                        .spans
+                        .start_other_usage(offset.saturating_sub(1), reading.counter.bytes()),
                     _ => {}
                 }
                 self.open(true, self.role.object(), reading)

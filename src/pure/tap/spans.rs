@@ -15,6 +15,8 @@ pub(super) struct Spans {
     pub(super) escaped: bool,
     /// The usage object that stands in the document's root, with its braces: the last of them. While it is open its end is 0.
     pub(super) usage: Range<usize>,
+    /// Bytes of text before that one, and before the last of the others.
+    pub(super) text_before: [u64; 2],
     /// A usage stands there that is no object.
     pub(super) usage_is_none: bool,
     /// The usage objects that stand elsewhere (in a choice, in Groq's object), and earlier ones of the root: the first
@@ -28,8 +30,9 @@ impl Spans {
     /// Most usage objects that are noted beside that of the root.
     const OTHER_USAGES_MAX: usize = 256;
 
-    /// A usage object of the root begins at this place.
-    pub(super) fn start_usage(&mut self, place: usize) {
+    /// A usage object of the root begins at this place, behind so many bytes of text.
+    pub(super) fn start_usage(&mut self, place: usize, text_before: u64) {
+        self.text_before[0] = text_before;
         let earlier = std::mem::replace(&mut self.usage, place..0);
         if earlier.end > 0 {
             self.note_other_usage(earlier);
@@ -37,7 +40,8 @@ impl Spans {
     }
 
     /// One that stands elsewhere begins at this place.
-    pub(super) fn start_other_usage(&mut self, place: usize) {
+    pub(super) fn start_other_usage(&mut self, place: usize, text_before: u64) {
+        self.text_before[1] = text_before;
         self.note_other_usage(place..0);
     }
 

@@ -366,6 +366,7 @@ impl StreamTap {
             }
         }
         self.released = true;
+        self.reading.counter.count_passed();
         self.has_event |= self.has_data();
         if begins && self.terminal == Terminal::Yes {
             output.insert(&self.last_usage(tariff));

@@ -49,6 +49,8 @@ pub(super) struct TokenCounter {
     bytes: u64,
     /// Bytes of text that is not committed.
     bytes_open: u64,
+    /// Of the text that waits, how many bytes [`TokenCounter::count_passed`] has looked at, and their tokens.
+    passed: (usize, u64),
 }
 
 /// One end in the waiting text.
@@ -85,6 +87,8 @@ struct Written {
 
 /// Text beyond this is counted at once instead of waiting.
 pub(super) const WAITING_BYTES_MAX: usize = 64 * 1024;
+/// Text that has passed is counted in parts of at least so much, so that their borders add few tokens.
+const PASSED_BYTES_MIN: usize = 1024;
 /// So many texts wait at most: the bound for very many empty ones.
 pub(super) const MARKS_MAX: usize = 4096;
 
@@ -101,6 +105,7 @@ impl TokenCounter {
             committed: 0,
             bytes: 0,
             bytes_open: 0,
+            passed: (0, 0),
         }
     }
 
@@ -173,6 +178,41 @@ impl TokenCounter {
         self.clear();
     }
 
+    /// What waits has passed although it is not committed: tells [`TokenCounter::open_waiting`] of it. What is committed later is counted as it
+    /// would have been.
+    pub(super) fn count_passed(&mut self) {
+        let (at, tokens) = self.passed;
+        let fresh = self.waiting.get(at..).unwrap_or_default();
+        if fresh.len() < PASSED_BYTES_MIN {
+            return;
+        }
+        let whole = fresh.len() - cut_character(fresh);
+        let counted = tokens::count_bytes(fresh.get(..whole).unwrap_or(fresh), self.encoding);
+        self.passed = (at + whole, tokens.saturating_add(counted));
+    }
+
+    /// Tokens of text that is counted and not committed. What waits is not among them.
+    pub(super) fn open(&self) -> u64 {
+        let mut choice = self.choice;
+        choice.end();
+        choice.ended
+    }
+
+    /// Tokens of the text that waits, as far as [`TokenCounter::count_passed`] has looked at it; the same words in two places count twice.
+    pub(super) fn open_waiting(&self) -> u64 {
+        self.passed.1
+    }
+
+    /// Bytes of all text.
+    pub(super) fn bytes(&self) -> u64 {
+        self.bytes.saturating_add(self.bytes_open)
+    }
+
+    /// Bytes of text that is not committed.
+    pub(super) fn open_bytes(&self) -> u64 {
+        self.bytes_open
+    }
+
     /// Bytes of all committed text, unescaped; each spelling of the same reasoning counts.
     pub(super) fn committed_bytes(&self) -> u64 {
         self.bytes
@@ -194,6 +234,7 @@ impl TokenCounter {
             self.count_marked();
             self.waiting.drain(..self.open);
             self.open = 0;
+            self.passed = (0, 0);
         }
     }
 
@@ -208,6 +249,7 @@ impl TokenCounter {
         );
         self.waiting.drain(..self.open + cut);
         self.open = 0;
+        self.passed = (0, 0);
     }
 
     fn count_marked(&mut self) {
@@ -229,6 +271,7 @@ impl TokenCounter {
         self.marks.clear();
         self.waiting.clear();
         self.open = 0;
+        self.passed = (0, 0);
         self.place = Place::default();
     }
 }

@@ -109,6 +109,29 @@ impl WholeTap {
         CompletionTokens(self.reading.counter.committed())
     }
 
+    /// What has come passes: it is counted, for [`WholeTap::delivered_before`].
+    pub fn count_passed(&mut self) {
+        self.reading.counter.count_passed();
+    }
+
+    /// Tokens of the text that came, as far as it is counted: before [`WholeTap::end`] all of what [`WholeTap::count_passed`] was told of but its
+    /// last 1,024 bytes, and words that stand there twice may count twice. `waits_since`: what begins there, at a usage, has not passed. Its text
+    /// is a part of all tokens by its bytes.
+    pub fn delivered_before(&self, waits_since: Option<usize>) -> CompletionTokens {
+        let counter = &self.reading.counter;
+        let open = counter.open().saturating_add(counter.open_waiting());
+        let all = counter.committed().saturating_add(open);
+        let Some(place) = waits_since else {
+            return CompletionTokens(all);
+        };
+        let [before_usage, before_other] = self.reading.spans.text_before;
+        let is_of_root = self.reading.spans.usage.start == place;
+        let passed = u128::from(if is_of_root { before_usage } else { before_other });
+        let bytes = u128::from(counter.bytes()).max(1);
+        let tokens = u128::from(all).saturating_mul(passed) / bytes;
+        CompletionTokens(u64::try_from(tokens).map_or(all, |tokens| tokens.min(all)))
+    }
+
     /// What the answer said of itself, once it is over.
     pub fn take_said(&mut self) -> Said {
         self.reading.take_said()

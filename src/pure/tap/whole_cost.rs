@@ -47,6 +47,14 @@ impl WholeCost {
         self.told
     }
 
+    /// Where in the answer the bytes begin that wait for its end; none where all that came has left.
+    pub fn waits_since(&self) -> Option<usize> {
+        match self.stage {
+            Stage::Since(place) => Some(place),
+            Stage::Before | Stage::Over => None,
+        }
+    }
+
     /// One chunk passes the tap: what leaves in its place.
     pub fn chunk(&mut self, chunk: &Bytes, tap: &mut WholeTap, tariff: &Tariff<'_>) -> Forward {
         let begin = self.came;

@@ -199,10 +199,20 @@ impl StreamTap {
         out.freeze()
     }
 
+    /// Nothing more is read: of an event that passes as it comes, what has come was delivered.
+    pub fn stop(&mut self) {
+        if self.released && !self.closed {
+            self.reading.counter.end_cut();
+            self.reading.counter.commit();
+        }
+    }
+
     /// Ends the event at hand if some of it has passed; forgets it if not.
     fn close_released(&mut self, out: &mut BytesMut) {
         self.held.clear();
         if self.released {
+            // Its text may have no end yet.
+            self.reading.counter.end_cut();
             self.deliver();
             // When the framer has seen the event's end, that end has not passed.
             let (closing, ended) = (self.framer.closing(), self.framer.closing().is_empty());

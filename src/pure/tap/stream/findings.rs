@@ -76,16 +76,30 @@ impl StreamTap {
         &self.reading.reports
     }
 
-    /// Tokens of all text that was delivered so far.
+    /// Tokens of all text that was delivered so far: of an event that passes as it comes all but its last 64 KiB.
     pub fn delivered(&self) -> CompletionTokens {
-        CompletionTokens(self.reading.counter.committed())
+        let counter = &self.reading.counter;
+        let open = if self.released { counter.open() } else { 0 };
+        CompletionTokens(counter.committed().saturating_add(open))
+    }
+
+    /// The same with all of that event but its last 1,024 bytes. Where words stand in it twice, they may count twice.
+    pub fn delivered_to_date(&self) -> CompletionTokens {
+        let open = if self.released {
+            self.reading.counter.open_waiting()
+        } else {
+            0
+        };
+        CompletionTokens(self.delivered().0.saturating_add(open))
     }
 
     /// How much text was delivered so far: what a running answer is held to ([`crate::pure::charge::Ceiling::passing`]).
     pub fn delivered_text(&self) -> Delivered {
+        let counter = &self.reading.counter;
+        let open = if self.released { counter.open_bytes() } else { 0 };
         Delivered {
             tokens: self.delivered(),
-            bytes: self.reading.counter.committed_bytes(),
+            bytes: counter.committed_bytes().saturating_add(open),
         }
     }
 

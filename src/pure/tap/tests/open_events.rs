@@ -62,3 +62,51 @@ fn an_event_waits_for_its_blank_line_only_where_its_usage_may_be_told_otherwise(
 fn as_much_of_an_event_waits_as_64_kib_where_nothing_else_is_said() {
     assert_eq!(TapOptions::default().hold_bytes_max, 65_536);
 }
+
+/// An event of more than what waits, such as a tool call that comes at once: its client may leave within it.
+#[test]
+fn what_has_passed_of_an_event_is_delivered_though_it_has_no_end() {
+    let words = "word ".repeat(40_000);
+    let open = format!("{DELTA}data: {{\"choices\":[{{\"delta\":{{\"content\":\"{words}");
+    let mut tap = StreamTap::new(TapOptions::default());
+    for piece in open.as_bytes().chunks(16 << 10) {
+        tap.chunk(&Bytes::copy_from_slice(piece));
+    }
+    // It is held to its maximum, and stands in the journal, as it passes.
+    assert!(tap.delivered().0 > 25_000, "{:?}", tap.delivered());
+    assert!(tap.delivered_to_date().0 > 39_700, "{:?}", tap.delivered_to_date());
+    assert!(tap.delivered_text().bytes > 199_000, "{:?}", tap.delivered_text());
+    tap.stop();
+    let stopped = tap.delivered().0;
+    assert!((40_000..40_010).contains(&stopped), "{stopped}");
+    assert_eq!(tap.delivered_to_date().0, stopped);
+}
+
+/// The upstream dies there: the event is closed, and its client has read it.
+#[test]
+fn the_text_of_an_event_that_is_closed_counts_to_its_last_word() {
+    let mut tap = StreamTap::new(hold_nothing());
+    tap.chunk(&Bytes::from_static(
+        br#"data: {"choices":[{"delta":{"content":"one two three"#,
+    ));
+    tap.fail("it died", "upstream_error", 502);
+    assert_eq!(tap.delivered().0, 3);
+}
+
+#[test]
+fn what_was_counted_as_it_passed_counts_once() {
+    let words = "word ".repeat(40_000);
+    let event = format!("data: {{\"choices\":[{{\"delta\":{{\"content\":\"{words}\"}}}}]}}\n\n");
+    let count = |options: TapOptions, piece: usize| {
+        let mut tap = StreamTap::new(options);
+        for piece in event.as_bytes().chunks(piece) {
+            tap.chunk(&Bytes::copy_from_slice(piece));
+        }
+        (tap.delivered(), tap.delivered_to_date())
+    };
+    let whole = count(TapOptions::default(), event.len());
+    assert_eq!(whole.0, whole.1);
+    for (options, piece) in [(TapOptions::default(), 5_000), (hold_nothing(), 1_500)] {
+        assert_eq!(count(options, piece), whole, "{piece}");
+    }
+}

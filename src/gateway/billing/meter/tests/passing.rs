@@ -1,0 +1,57 @@
+//! Whole answers that pass before their end, and break off: what has left of them is owed.
+
+use super::*;
+
+const TEXT: &str = r#"{"choices":[{"index":0,"message":{"role":"assistant","content":"one two three"#;
+const USAGE: &str = r#"{"prompt_tokens":9,"completion_tokens":4}"#;
+
+/// What an answer owes that passes, of which this came in two pieces.
+fn owed(books: &Books, number: u64, came: &str) -> (u64, Option<u64>, bool) {
+    let mut ctx = books.call(number, &WHOLE);
+    let (first, second) = came.split_at(1);
+    pass(&mut ctx, first, false);
+    meter(&mut ctx).stop_gathering();
+    pass(&mut ctx, second, false);
+    let metered = taken(&mut ctx).finish();
+    let prompt = metered.prompt.map(|prompt| prompt.0);
+    (metered.delivered.0, prompt, metered.reported.is_none())
+}
+
+#[test]
+fn what_has_not_left_of_an_answer_that_breaks_off_is_not_owed_whatever_was_reported() {
+    let books = Books::with("100");
+    // The text has left, and the usage that follows it waits.
+    let after = format!(r#"{TEXT}"}}}}],"usage":{USAGE}"#);
+    assert_eq!(owed(&books, 1, &after), (3, Some(9), true));
+    // The usage stands first, and all that follows it waits.
+    let before = TEXT.replacen('{', &format!(r#"{{"usage":{USAGE},"#), 1);
+    assert_eq!(owed(&books, 2, &before), (0, Some(9), true));
+    // Half of the text stands before it.
+    let within = format!(r#"{TEXT}"}},"usage":{USAGE}}},{{"index":1,"message":{{"content":"one two three"#);
+    assert_eq!(owed(&books, 3, &within), (3, Some(9), true));
+    assert_eq!(owed(&books, 4, TEXT), (3, None, true));
+}
+
+/// A process that is killed leaves what the journal says.
+#[test]
+fn an_answer_that_passes_is_in_the_journal_as_it_leaves() {
+    let books = Books::with("100");
+    let words = "word ".repeat(1000);
+    let mut ctx = books.call(1, &WHOLE);
+    pass(&mut ctx, &format!("{TEXT} {words}"), false);
+    assert_eq!(meter(&mut ctx).come().unwrap().0.0, 0, "nothing has left");
+    meter(&mut ctx).stop_gathering();
+    let come = |ctx: &mut Ctx| meter(ctx).come().unwrap().0.0;
+    let first = come(&mut ctx);
+    assert!((1000..=1005).contains(&first), "{first}");
+    pass(&mut ctx, &words, false);
+    assert!((2000..=2010).contains(&come(&mut ctx)), "{}", come(&mut ctx));
+    let (passed, _) = pass(&mut ctx, &format!(r#""}}}}],"usage":{USAGE}}}"#), true);
+    assert_eq!(passed, Passed::On);
+    assert_eq!(
+        meter(&mut ctx).come(),
+        Some((CompletionTokens(4), Some(PromptTokens(9))))
+    );
+    let metered = taken(&mut ctx).finish();
+    assert_eq!((metered.reported, metered.delivered.0), (Some(usage(9, 4)), 0));
+}
