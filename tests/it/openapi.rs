@@ -1,6 +1,7 @@
 //! The served description of the interface, held to what the gateway does: its paths, methods, statuses, headers and fields.
 
 mod errors;
+mod tools;
 
 use reqwest::Method;
 use serde_json::{Value, json};
