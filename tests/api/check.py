@@ -1,5 +1,5 @@
 """Runs Schemathesis, with all its checks, over the descriptions that a gateway serves, to clients and to operators: the real binary, with a
-provider that answers everything.
+provider that answers everything. Before, it is asked for lengths of time at both sides of each bound.
 
 The provider is this file's own, since a real one refuses much of what a generator makes up, and what is asked here is what the gateway does.
 """
@@ -22,6 +22,7 @@ ROOT = Path(__file__).resolve().parents[2]
 HERE = Path(__file__).resolve().parent
 # Other suites run beside this one: none takes a port that it has drawn.
 sys.path.insert(0, str(ROOT / "tests/clients"))
+import lengths  # noqa: E402
 from ports import free_port  # noqa: E402
 
 START_SECONDS_MAX = 30
@@ -88,15 +89,18 @@ def configuration(folder: Path, provider: int, listen: int, **keys) -> Path:
     # JSON is YAML too.
     purposes = ["chat", "vision", "code", "fast", "router", "planner", "executor", "embedding", "free", "slide", "slot_extract"]
 
-    def model(name, modality, its_purposes):
+    # What may be written to a cache has to have a price.
+    writes = {"input_cache_write": "0", "input_cache_write_1h": "0"}
+
+    def model(name, modality, its_purposes, prices):
         return {
             "id": f"test/{name}", "name": name, "provider": "Test", "description": "", "context_length": 1000, "max_completion_tokens": 10,
-            "modality": modality, "pricing": {"prompt": "0", "completion": "0"}, "tier": "free", "purposes": its_purposes,
+            "modality": modality, "pricing": {"prompt": "0", "completion": "0"} | prices, "tier": "free", "purposes": its_purposes,
             "targets": [{"provider": "main", "model": name}],
         }  # fmt: skip
 
     others = [purpose for purpose in purposes if purpose != "embedding"]
-    models = [model("chat", "text+image->text", others), model("embed", "text->embedding", ["embedding"])]
+    models = [model("chat", "text+image->text", others, writes), model("embed", "text->embedding", ["embedding"], {})]
     defaults = {purpose: "test/embed" if purpose == "embedding" else "test/chat" for purpose in purposes}
     (folder / "catalogue.yaml").write_text(json.dumps({"models": models, "purposes": defaults}))
     path = folder / "tollgate.yaml"
@@ -177,6 +181,7 @@ def for_operators(store: str | None) -> int:
     with running(**keys) as (_, conf, _):
         command(conf, "account", "create", "acme", "--tier", "enterprise")
         operator = command(conf, "operator", "create", "Schemathesis", "--role", "admin")
+        lengths.check(f"http://{listen}/v1", operator["token"], "acme")
         description = f"http://{listen}/v1/openapi.json"
         own = operator["id"]
         return schemathesis(description, operator["token"], "operators.toml", "operators", conf.parent, TOLLGATE_API_OPERATOR=own)
