@@ -153,6 +153,8 @@ class Upstream:
                 pass  # The gateway has gone.
         elif fault == "refused":
             connection.sendall(b"HTTP/1.1 500 Internal Server Error\r\ncontent-length: 0\r\n\r\n")
+        elif fault == "busy":
+            connection.sendall(b"HTTP/1.1 429 Too Many Requests\r\ncontent-length: 0\r\n\r\n")
         elif fault == "unauthorized":
             connection.sendall(b"HTTP/1.1 401 Unauthorized\r\ncontent-length: 0\r\n\r\n")
         elif fault == "no-usage":

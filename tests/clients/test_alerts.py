@@ -214,6 +214,13 @@ def provider_fails(place: Place, happening: Happening):
         assert call(rich, "refused") == 500
 
 
+def provider_is_busy(place: Place, happening: Happening):
+    """It takes no call."""
+    account = place.account()
+    while happening.wait():
+        assert call(account, "busy") == 429
+
+
 def credential_is_refused(place: Place, happening: Happening):
     """Once is enough: it stays so until the provider takes it."""
     assert call(place.account(), "unauthorized") == 500
@@ -342,6 +349,7 @@ CAUSES = {
         ),
         {"timeouts": PATIENT},
     ),
+    "busy": Cause(provider_is_busy, frozenset({"TollgateModelBusy"}), {"timeouts": PATIENT}),
     "files": Cause(no_file_can_be_opened, frozenset({"TollgateNoConnection"}), {"timeouts": PATIENT}),
     "credential": Cause(credential_is_refused, frozenset({"TollgateCredentialRefused"}), {"timeouts": PATIENT}),
     "unsold": Cause(credentials_are_missing, frozenset({"TollgateNothingOnSale"}), {"providers": UNSOLD}),

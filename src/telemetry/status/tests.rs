@@ -1,11 +1,11 @@
-//! What the state says of audits, losses and the journal.
+//! What the state says of audits, errors, losses and the journal.
 
 use std::sync::Arc;
 
 use super::*;
 use crate::telemetry::exposition::AuditGauges;
 use crate::telemetry::exposition::tests::quiet;
-use crate::telemetry::record::UpstreamFault;
+use crate::telemetry::record::{RouteName, UpstreamFault};
 
 fn status(audit: Option<AuditGauges>) -> serde_json::Value {
     status_of(&Figures::default(), &quiet(audit))
@@ -139,6 +139,34 @@ fn an_answer_that_is_only_doubted_is_no_attempt_that_failed() {
         figures.faults.insert(UpstreamFault { provider, kind }, calls);
     }
     assert_eq!(status_of(&figures, &quiet(None))["providers"][0]["faults"], 9);
+}
+
+/// What the alert `TollgateErrors` counts.
+#[test]
+fn an_error_is_a_status_from_500_or_a_provider_that_failed_and_was_not_busy() {
+    for (status, outcome, is_error) in [
+        (200, Outcome::Complete, false),
+        (200, Outcome::UpstreamFailed, true),
+        // The client left before the head, and then the stream died.
+        (499, Outcome::UpstreamFailed, true),
+        (499, Outcome::ClientGone, false),
+        (429, Outcome::UpstreamFailed, false),
+        (429, Outcome::Denied, false),
+        (502, Outcome::UpstreamFailed, true),
+        (503, Outcome::Denied, true),
+    ] {
+        let mut figures = Figures::default();
+        let name = TargetName {
+            model: "a/b".into(),
+            provider: "p".into(),
+        };
+        let target = figures.targets.entry(name).or_default();
+        target.requests.push(((RouteName::Chat, status, outcome), 3));
+        let told = status_of(&figures, &quiet(None));
+        let errors = if is_error { 3 } else { 0 };
+        assert_eq!(told["totals"]["errors"], errors, "{status} {outcome:?}");
+        assert_eq!(told["targets"][0]["errors"], errors, "{status} {outcome:?}");
+    }
 }
 
 #[test]
