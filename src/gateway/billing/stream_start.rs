@@ -72,6 +72,11 @@ impl StreamStart {
         }
     }
 
+    /// Whether that refuses what the request says.
+    pub(super) fn flags_content(&self) -> bool {
+        matches!(self, StreamStart::Other(tap) if tap.flags_content())
+    }
+
     /// Whether all that can be learned of it is known: its JSON is complete, or is none.
     pub(super) fn is_over(&self) -> bool {
         matches!(self, StreamStart::Other(tap) if !tap.is_cut())

@@ -190,10 +190,10 @@ pub(in crate::gateway) fn piece(
                 && let Some(code) = meter.was_none()
             {
                 // How its call ended is for what came of it to say.
-                match &call.attempt {
-                    _ if Verdict::of_code(code).is_requests_fault() => works(call, clock),
-                    Some(attempt) => attempt.candidate.breaker.failed(clock, None),
-                    None => {}
+                if Verdict::of_code(code).is_requests_fault() {
+                    refuses_request(call, clock);
+                } else if let Some(attempt) = &call.attempt {
+                    attempt.candidate.breaker.failed(clock, None);
                 }
             }
             return Ok(());
@@ -230,7 +230,7 @@ pub(in crate::gateway) fn piece(
                 }
             }
             if verdict.is_requests_fault() {
-                works(call, clock);
+                refuses_request(call, clock);
             }
             verdict
         }
@@ -273,7 +273,7 @@ fn error_event(call: &mut Call, code: Option<u16>, clock: &Clock) {
         recorder.failed(&verdict.error);
     }
     if verdict.is_requests_fault() {
-        return works(call, clock);
+        return refuses_request(call, clock);
     }
     let said = about_operator(call);
     if let Some(attempt) = &call.attempt
@@ -303,10 +303,14 @@ fn failed_within(call: &mut Call, clock: &Clock) {
     }
 }
 
-/// The target works, as one that refuses a request by its head does: that says nothing of the gateway's credential.
-fn works(call: &Call, clock: &Clock) {
+/// The request is to blame. Its target works, as one that refuses a request by its head does: that says nothing of the gateway's credential.
+fn refuses_request(call: &mut Call, clock: &Clock) {
     if let Some(attempt) = &call.attempt {
         attempt.candidate.breaker.succeeded(clock);
+    }
+    let is_flagged = matches!(&call.answer, Answer::Metered(meter) if meter.flags_content());
+    if is_flagged && let Some(recorder) = call.recorder() {
+        recorder.refused_content();
     }
 }
 

@@ -157,6 +157,11 @@ impl WholeTap {
         ProviderWords::read(&self.words).about_operator
     }
 
+    /// Whether it is an error that refuses what the request says.
+    pub fn flags_content(&self) -> bool {
+        self.is_error() && ProviderWords::read(&self.words).flags_content
+    }
+
     /// One whole JSON object (or array) passed, and nothing after it.
     pub fn complete(&self) -> bool {
         self.scanner.is_complete()

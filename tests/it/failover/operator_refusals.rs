@@ -259,10 +259,7 @@ async fn a_403_for_what_the_request_says_is_the_clients() {
             "its breaker stays closed"
         );
         assert_eq!(refused(&gateway, "main"), Decimal::ZERO);
-        gateway.counted(6).await;
-        let kind = [("kind", "content_refused")];
-        let refused_content = gateway.metrics().sum("tollgate_upstream_errors_total", &kind);
-        assert_eq!(refused_content, Decimal::from(6));
+        check_content_refused(&gateway, 6).await;
 
         // The same behind the head of a stream.
         let event = words.to_string();
@@ -270,8 +267,25 @@ async fn a_403_for_what_the_request_says_is_the_clients() {
         let gateway = Gateway::over(&main).await;
         let answer = gateway.http1.post("/llm/chat/stream", request(SMALL)).await.ok();
         assert!(answer.text().contains("\"error\":{\"code\":400,"), "{}", answer.text());
+        check_content_refused(&gateway, 1).await;
+        gateway.check_books().await;
+
+        // And in the place of a whole answer.
+        let main = Upstream::always(Reply::json(&words)).await;
+        let gateway = Gateway::over(&main).await;
+        let answer = gateway.http1.post("/llm/chat", request(SMALL)).await;
+        answer.error(400, "invalid_request_error");
+        check_content_refused(&gateway, 1).await;
         gateway.check_books().await;
     }
+}
+
+/// So many calls are over, and each was refused for what it says.
+async fn check_content_refused(gateway: &Gateway, calls: u64) {
+    gateway.counted(calls).await;
+    let kind = [("kind", "content_refused")];
+    let refused = gateway.metrics().sum("tollgate_upstream_errors_total", &kind);
+    assert_eq!(refused, Decimal::from(calls));
 }
 
 /// Its words have the operator's organization in them, and another target's limit may be higher.

@@ -27,6 +27,8 @@ pub(super) struct ErrorEvent {
     pub(super) code: Option<u16>,
     /// By which words it speaks of the operator's key or account.
     pub(super) about_operator: Option<&'static str>,
+    /// It refuses what the request says.
+    pub(super) flags_content: bool,
     /// It came behind `[DONE]`: it is left out, and makes no failure of the answer.
     pub(super) is_behind_end: bool,
 }
@@ -187,6 +189,7 @@ impl StreamTap {
         self.error = Some(ErrorEvent {
             code,
             about_operator: words.about_operator,
+            flags_content: words.flags_content,
             is_behind_end: self.done,
         });
         self.closed = true;

@@ -134,6 +134,11 @@ impl StreamTap {
         self.failure().and_then(|error| error.about_operator)
     }
 
+    /// Whether that event refuses what the request says.
+    pub fn flags_content(&self) -> bool {
+        self.failure().is_some_and(|error| error.flags_content)
+    }
+
     /// An error event came behind `[DONE]`. Neither it nor anything after it passes, and the answer has not failed.
     pub fn has_error_behind_end(&self) -> bool {
         self.error.is_some_and(|error| error.is_behind_end)
