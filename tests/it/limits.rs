@@ -308,8 +308,12 @@ async fn a_call_that_no_account_could_pay_counts_as_a_request_on_either_store() 
             answer.error(400, "invalid_request_error");
             assert_eq!(answer.header("x-ratelimit-remaining-requests"), left);
         }
-        let answer = gateway.http1.post("/llm/chat", request(SMALL)).await;
-        answer.error(429, "rate_limit_error");
+        for body in [huge.clone(), request(SMALL)] {
+            let answer = gateway.http1.post("/llm/chat", body).await;
+            let error = answer.error(429, "rate_limit_error");
+            assert_eq!(error["metadata"], json!({ "limit": "requests_per_minute", "value": 3 }));
+            assert!(answer.header("retry-after").parse::<u64>().unwrap() > 0);
+        }
         gateway.check_untouched(&upstream).await;
     }
 }

@@ -240,15 +240,25 @@ fn spendable(
 }
 
 /// A call that is refused before the ledger was asked: where that is its own fault it counts for the limit of requests, for all that comes before was
-/// done for it.
+/// done for it. Beyond that limit it is told so, as any other.
 #[cold]
-async fn unasked(access: &LedgerAccess<'_>, caller: &Caller, mut refused: Refused) -> Refused {
-    if matches!(refused.error, ApiError::BadRequest(_)) {
-        let (scope, limits) = limits(access.snapshot, caller);
-        let counted = caller.count_refused(access.id, scope, limits).await;
-        refused.rate = counted.or(refused.rate);
+async fn unasked(access: &LedgerAccess<'_>, caller: &Caller, unasked: Refused) -> Refused {
+    if !matches!(unasked.error, ApiError::BadRequest(_)) {
+        return unasked;
     }
-    refused
+    let (scope, limits) = limits(access.snapshot, caller);
+    match caller.count_repeated(access.id, scope, limits).await {
+        Ok(Ok(rate)) => Refused {
+            rate: Some(rate),
+            ..unasked
+        },
+        Ok(Err(rate)) => {
+            let asked = (access.snapshot, caller, access.id);
+            refused(asked, None, (Denial::Requests(rate), None), |_| None)
+        }
+        // Its fault is known without the store.
+        Err(_) => unasked,
+    }
 }
 
 /// Asks the ledger to hold the worst case's cost, which is told with its answer. `is_last`: it follows a try that was refused, and no other
