@@ -50,6 +50,7 @@ mod limit_races;
 mod limits;
 mod listener_tls;
 mod listings;
+mod log_secrets;
 mod meter_cuts;
 mod meter_leavers;
 mod meter_long;

@@ -115,3 +115,27 @@ fn the_last_connections_end_ends_the_wait() {
     });
     assert_eq!(life.connections.load(Ordering::SeqCst), 0);
 }
+
+/// Whoever serves operators holds what tells them of the end until all who have asked are answered.
+#[test]
+fn operators_who_have_asked_are_answered_before_the_end() {
+    let life = Lifecycle::new();
+    let mut serves = life.operators_end();
+    assert!(!life.is_end_for_operators());
+    let (told, ended) = mpsc::sync_channel(1);
+    std::thread::scope(|scope| {
+        let life = &life;
+        scope.spawn(move || {
+            life.end_operators(Duration::from_secs(60));
+            told.send(()).unwrap();
+        });
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        let is_told = runtime.block_on(serves.wait_for(|ends| *ends)).map(|ends| *ends);
+        assert!(is_told.unwrap());
+        let early = ended.recv_timeout(ENDED_EVERY);
+        assert_eq!(early, Err(mpsc::RecvTimeoutError::Timeout), "somebody is being answered");
+        drop(serves);
+        ended.recv().unwrap();
+    });
+    assert!(life.is_end_for_operators());
+}
