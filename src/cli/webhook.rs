@@ -147,7 +147,10 @@ impl Show for WebhooksShown {
         );
         if self.events_dropped > 0 {
             let dropped = counted(self.events_dropped, "event");
-            line(&mut text, format_args!("{dropped} dropped: nobody took them in time"));
+            line(
+                &mut text,
+                format_args!("{dropped} dropped before every webhook had them"),
+            );
         }
         if self.events_partial {
             line(

@@ -31,6 +31,10 @@ pub enum EventOp {
         account: Option<AccountId>,
         /// What is still to be told to whom; nothing: it is done, and goes.
         deliveries: Vec<Delivery>,
+        /// It goes because it is too old, and a webhook does not have it: it counts as dropped, once. Says nothing of one that stays. Earlier
+        /// versions know no such field, and count none.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        is_dropped: bool,
     },
     /// Raises an event for each key that expires within a week, once; one of an account that has many open events may be left for a later time.
     /// Answers [`super::AdminReply::Done`], or [`super::AdminReply::Events`] without any where it is to be asked again soon, for not all keys
@@ -49,7 +53,7 @@ pub struct EventCount {
     pub open: u64,
     /// When the oldest of them happened.
     pub oldest: Option<Timestamp>,
-    /// Events that made room for others, or were too old, since the ledger was made: nobody claimed them in time.
+    /// Events that made room for others, or were too old, before every webhook had them; since the ledger was made.
     pub dropped: u64,
     /// Not all of the ledger could be asked: of the rest counts what was known before, where anything was.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]

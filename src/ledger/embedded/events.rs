@@ -98,9 +98,19 @@ impl Committer {
                 let (events, unreadable) = self.claim(limit, lease_ms).map_err(failed)?;
                 events::claimed(events, unreadable).map_err(failed)
             }
-            EventOp::Settle { id, deliveries, .. } => {
-                self.database.settle_event(&id, &deliveries).map_err(failed)?;
-                self.settled(&id, next_due(&deliveries));
+            EventOp::Settle {
+                id,
+                deliveries,
+                is_dropped,
+                ..
+            } => {
+                let due = next_due(&deliveries);
+                let settled = match is_dropped && due.is_none() {
+                    true => self.database.drop_event(&id),
+                    false => self.database.settle_event(&id, &deliveries),
+                };
+                settled.map_err(failed)?;
+                self.settled(&id, due);
                 Ok(AdminReply::Done)
             }
             EventOp::RaiseExpiring => self.look_at_keys().map_err(failed),

@@ -48,8 +48,10 @@ impl Shared {
                 id,
                 account,
                 deliveries,
+                is_dropped,
             } => {
-                self.settle_event(link, &id, account, &deliveries).await?;
+                self.settle_event(link, &id, account, (deliveries.as_slice(), is_dropped))
+                    .await?;
                 Ok(AdminReply::Done)
             }
             EventOp::RaiseExpiring => {
@@ -146,15 +148,16 @@ impl Shared {
         link: &Link,
         id: &str,
         account: Place,
-        deliveries: &[Delivery],
+        (deliveries, is_dropped): (&[Delivery], bool),
     ) -> Result<(), AdminError> {
         let key = key_of(account.as_ref());
         let due = next_due(deliveries);
+        let dropped = if is_dropped { "1" } else { "" };
         let arguments = match due {
-            None => [id.to_owned(), String::new(), String::new()],
+            None => [id.to_owned(), String::new(), String::new(), dropped.to_owned()],
             Some(due) => {
                 let text = serde_json::to_string(deliveries).map_err(|error| StoreError::Corrupt(error.to_string()))?;
-                [id.to_owned(), due.0.to_string(), text]
+                [id.to_owned(), due.0.to_string(), text, String::new()]
             }
         };
         let arguments = arguments.each_ref().map(String::as_str);

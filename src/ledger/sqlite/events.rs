@@ -12,7 +12,7 @@ use std::collections::HashMap;
 
 use rusqlite::{Connection, OptionalExtension, Row, Transaction, params};
 
-use self::raise::{forget_ids, is_new, named_at, raise};
+use self::raise::{count_dropped, forget_ids, is_new, named_at, raise};
 use super::{AccountDebit, Database, Reader, corrupt};
 use crate::ledger::StoreError;
 use crate::ledger::admin::credits::CreditPost;
@@ -267,6 +267,15 @@ impl Database {
                     .execute(params![id, text, due.0])?
             }
         };
+        Ok(())
+    }
+
+    /// Forgets an event that not every webhook has: it counts as dropped, unless it has gone before.
+    pub(in crate::ledger) fn drop_event(&mut self, id: &str) -> Result<(), StoreError> {
+        let t = self.connection.transaction()?;
+        let dropped = t.prepare_cached("DELETE FROM events WHERE id = ?1")?.execute([id])?;
+        count_dropped(&t, dropped)?;
+        t.commit()?;
         Ok(())
     }
 }

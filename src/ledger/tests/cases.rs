@@ -9,6 +9,7 @@ mod end_users;
 pub(in crate::ledger) mod events;
 mod expiring;
 mod extend;
+mod given_up;
 mod idempotency;
 mod limits;
 mod long_lives;
@@ -167,6 +168,9 @@ cases! {
         an_event_of_the_gateways_own_is_raised_once,
         a_key_that_expires_within_a_week_is_told_once,
         the_oldest_events_make_room,
+    ],
+    given_up: [
+        an_event_that_is_too_old_counts_as_dropped_once,
     ],
     expiring: [
         other_open_events_keep_no_key_from_being_told,

@@ -27,7 +27,7 @@ export async function statusView() {
       tile("Spent", now.totals.cost, { unit: now.currency }, "since this gateway started"),
       tile("Events for webhooks", count(events.open), events.dropped > 0 ? look(false) : {}, events.open > 0 ? `kept until webhooks have them, for three days at most; the oldest is of ${moment(events.oldest)} UTC` : events.is_partial ? "" : "none waits",
         ...(events.is_partial ? ["there may be more: a part of the ledger did not answer"] : []),
-        ...(events.dropped > 0 ? [`${counted(events.dropped, "event")} dropped: nobody took them in time`] : []))),
+        ...(events.dropped > 0 ? [`${counted(events.dropped, "event")} dropped before every webhook had them`] : []))),
     now.alarms.length ? el("ul", { class: "plain" }, ...now.alarms.map(text => el("li", { class: "notice bad", text }))) : el("p", { class: "notice", text: "No alarm." }),
     may("manage") ? el("div", { class: "acts" }, el("button", { type: "button", class: maintenance.on ? "main" : "danger", text: maintenance.on ? "End maintenance" : "Begin maintenance", on: { click: turn } })) : null,
     findings.length ? table("What does not balance", columns, findings) : null,

@@ -245,7 +245,7 @@ impl Dispatcher {
                 };
                 if dropped > 0 {
                     log::error!(
-                        "{dropped} events were dropped before any webhook had them: too many were open, or they were too old"
+                        "{dropped} events were dropped before every webhook had them: too many were open, or they were too old"
                     );
                 }
             }

@@ -75,7 +75,9 @@ impl Receiver {
         let now = time.now();
         match sent {
             Ok(()) => {
-                self.took();
+                if self.answered() {
+                    log::info!("{} takes events again", self.webhook.url);
+                }
                 telemetry.deliveries.count(DeliveryOutcome::Delivered);
                 None
             }
@@ -86,6 +88,8 @@ impl Receiver {
                     message.kind,
                     message.id
                 );
+                // It answers: what else is due to it waits no longer.
+                self.answered();
                 telemetry.deliveries.count(DeliveryOutcome::GivenUp);
                 None
             }
@@ -117,12 +121,9 @@ impl Receiver {
         None
     }
 
-    fn took(&self) {
-        let mut state = self.lock();
-        if state.failed > 0 {
-            log::info!("{} takes events again", self.webhook.url);
-        }
-        *state = State::default();
+    /// It has taken an event, or wants no more of it: it rests no longer. Whether the attempts before failed.
+    fn answered(&self) -> bool {
+        std::mem::take(&mut *self.lock()).failed > 0
     }
 
     fn failed(&self, why: &str, time: &LedgerTime) {

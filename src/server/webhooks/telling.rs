@@ -59,7 +59,7 @@ impl Telling {
             .map(|told| self.keep_telling(told, &progress, &message));
         join_all(tries).await;
         point("webhook-settle", "before");
-        if let Err(error) = self.settle(self.deliveries(&progress)).await {
+        if let Err(error) = self.settle(self.deliveries(&progress), self.is_dropped()).await {
             log::debug!(
                 "what became of the event {} cannot be kept, it is told again: {error}",
                 self.event.id
@@ -131,7 +131,7 @@ impl Telling {
         for open in deliveries.iter_mut().filter(|delivery| !delivery.done) {
             open.due = until;
         }
-        if let Err(error) = self.settle(deliveries).await {
+        if let Err(error) = self.settle(deliveries, false).await {
             log::debug!("the event {} cannot be claimed for longer: {error}", self.event.id);
             return false;
         }
@@ -152,11 +152,17 @@ impl Telling {
         before.cloned().chain(progress.all.iter().map(Told::delivery)).collect()
     }
 
-    async fn settle(&self, deliveries: Vec<Delivery>) -> Result<AdminReply, AdminError> {
+    /// Whether it goes before every webhook has it that wants it.
+    fn is_dropped(&self) -> bool {
+        self.event.is_too_old && !self.receivers.is_empty()
+    }
+
+    async fn settle(&self, deliveries: Vec<Delivery>, is_dropped: bool) -> Result<AdminReply, AdminError> {
         let op = EventOp::Settle {
             id: self.event.id.clone(),
             account: self.event.account.clone(),
             deliveries,
+            is_dropped,
         };
         self.ledger.run(AdminOp::Event(op)).await
     }

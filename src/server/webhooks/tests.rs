@@ -1,5 +1,6 @@
 //! A webhook that rests, events that are too old, and a receiver that is away while gateways die: by a clock that moves when it is told.
 
+mod given_up;
 mod telling;
 mod watching;
 

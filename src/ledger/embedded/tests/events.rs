@@ -122,6 +122,7 @@ fn settle(store: &Embedded, event: &Event, due: Timestamp) {
         id: event.id.clone(),
         account: event.account.clone(),
         deliveries: vec![again],
+        is_dropped: false,
     };
     store.run_blocking(AdminOp::Event(op)).unwrap();
 }

@@ -299,6 +299,7 @@ fn a_master_is_silent(silent: impl FnOnce(&RedisCluster) -> usize, is_counted_be
             id: event.id,
             account: event.account,
             deliveries: Vec::new(),
+            is_dropped: false,
         };
         until("it is settled", || {
             run(&ledger, AdminOp::Event(op.clone())) == Ok(AdminReply::Done)

@@ -55,7 +55,8 @@ pub(super) fn make_room(t: &Transaction<'_>, name: &str) -> Result<(), StoreErro
     count_dropped(t, dropped)
 }
 
-fn count_dropped(t: &Transaction<'_>, dropped: usize) -> Result<(), StoreError> {
+/// Counts events that have gone before every webhook had them.
+pub(super) fn count_dropped(t: &Transaction<'_>, dropped: usize) -> Result<(), StoreError> {
     if dropped > 0 {
         t.prepare_cached(
             "INSERT INTO event_accounts (account, dropped) VALUES ('', ?1)

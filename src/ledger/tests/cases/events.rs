@@ -29,7 +29,7 @@ pub(crate) fn told(ledger: &Ledger, caller: &Caller) -> Vec<Event> {
     events
 }
 
-fn claim(ledger: &Ledger, limit: u32) -> Vec<Event> {
+pub(super) fn claim(ledger: &Ledger, limit: u32) -> Vec<Event> {
     if let Ledger::Redis(store) = ledger {
         // What was raised a moment ago may not have been heard yet.
         store.looks_for_events();
@@ -46,6 +46,7 @@ fn settle(ledger: &Ledger, event: &Event, deliveries: Vec<Delivery>) {
         id: event.id.clone(),
         account: event.account.clone(),
         deliveries,
+        is_dropped: false,
     };
     assert_eq!(block_on(ledger.run(AdminOp::Event(op))).unwrap(), AdminReply::Done);
 }

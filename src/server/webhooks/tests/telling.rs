@@ -6,20 +6,20 @@ use super::super::telling::AGAIN_WITHIN_MS;
 use super::*;
 
 /// A webhook whose messages a test answers one by one.
-struct Steered {
-    webhook: Webhook,
+pub(super) struct Steered {
+    pub(super) webhook: Webhook,
     listener: TcpListener,
 }
 
 impl Steered {
-    async fn start() -> Steered {
+    pub(super) async fn start() -> Steered {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let webhook = webhook(&format!("http://{}/x", listener.local_addr().unwrap()));
         Steered { webhook, listener }
     }
 
     /// The next message, which waits for its answer.
-    async fn message(&self) -> TcpStream {
+    pub(super) async fn message(&self) -> TcpStream {
         let (mut socket, _) = self.listener.accept().await.unwrap();
         let (mut bytes, mut piece) = (Vec::new(), [0; 4096]);
         // Where its data ends, and it.
@@ -32,7 +32,7 @@ impl Steered {
     }
 }
 
-async fn answer(mut message: TcpStream, status: &str) {
+pub(super) async fn answer(mut message: TcpStream, status: &str) {
     let head = format!("HTTP/1.1 {status} X\r\ncontent-length: 0\r\n\r\n");
     message.write_all(head.as_bytes()).await.unwrap();
 }
