@@ -235,6 +235,18 @@ impl Days {
         Days::Span { from: first, to: last }
     }
 
+    /// The same, seen from `today` also where it is asked for on a later day, as by the second of two reads: a period's first day stands, and
+    /// it still has no last one.
+    pub fn fixed(self, today: Day) -> Days {
+        match self {
+            Days::Period(Period::Today | Period::Week | Period::Month) => {
+                let (from, to) = self.bounds(today);
+                Days::Span { from, to }
+            }
+            Days::Period(Period::All) | Days::Span { .. } => self,
+        }
+    }
+
     /// The first and the last of them, seen from `today`. A period has no last day: what a clock that was ahead has counted is in it.
     pub fn bounds(self, today: Day) -> (Day, Day) {
         match self {
@@ -348,6 +360,21 @@ mod tests {
         }
         let (from, to) = Days::from(Period::Week).bounds(Day(10));
         assert_eq!((from, to), (Day(4), Day(i64::MAX)));
+    }
+
+    #[test]
+    fn a_period_that_is_fixed_begins_on_the_same_day_tomorrow_and_has_no_last_one() {
+        let (today, tomorrow) = (Day(10), Day(11));
+        for period in Period::ALL {
+            let fixed = Days::from(period).fixed(today);
+            assert_eq!(fixed.bounds(tomorrow), Days::from(period).bounds(today), "{period:?}");
+        }
+        assert_eq!(Days::from(Period::All).fixed(today), Period::All.into());
+        let span = Days::Span {
+            from: Day(3),
+            to: Day(4),
+        };
+        assert_eq!(span.fixed(today), span);
     }
 
     #[test]

@@ -183,28 +183,37 @@ pub(crate) async fn summary<M: From<CreditSum> + Serialize, B: UsageBooks>(
     today: Day,
 ) -> Result<String, B::Error> {
     let Asked { days, groups } = asked(query, today)?;
+    // Two reads are of the same days, also where midnight comes between them.
+    let read = match groups {
+        Some(GroupBy::Rows(Column::Key) | GroupBy::EndUser) => days.fixed(today),
+        Some(GroupBy::Rows(Column::Model | Column::Day)) | None => days,
+    };
     let ask = async |by_key: bool| {
         let query = UsageQuery {
             account: account.clone(),
             key: of_key.cloned(),
-            days,
+            days: read,
             by_key,
         };
         books.usage(query).await
     };
-    let rows = ask(false).await?;
-    let groups = match groups {
-        None => None,
+    // The totals last: they have what is used meanwhile, so that no groups come to more.
+    let read_apart = match groups {
         Some(GroupBy::Rows(Column::Key)) => Some(grouped(Column::Key, &ask(true).await?)),
-        Some(GroupBy::Rows(by)) => Some(grouped(by, &rows)),
         Some(GroupBy::EndUser) => {
             let query = EndUserQuery {
                 account: account.clone(),
                 key: of_key.cloned(),
-                days,
+                days: read,
             };
             Some(by_end_user(books.end_users(query).await?)?)
         }
+        Some(GroupBy::Rows(Column::Model | Column::Day)) | None => None,
+    };
+    let rows = ask(false).await?;
+    let groups = match groups {
+        Some(GroupBy::Rows(by @ (Column::Model | Column::Day))) => Some(grouped(by, &rows)),
+        Some(GroupBy::Rows(Column::Key) | GroupBy::EndUser) | None => read_apart,
     };
     let (from, to) = match days {
         Days::Period(_) => (None, None),

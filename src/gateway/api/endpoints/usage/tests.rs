@@ -1,5 +1,7 @@
 //! What a query of usage asks for, and what is told.
 
+use std::sync::Mutex;
+
 use super::*;
 use crate::clock::Clock;
 use crate::ledger::UsageRow;
@@ -103,6 +105,51 @@ fn sums_beyond_the_largest_amount_are_exact() {
         assert!(body.contains("\"total_cost\":12265060.5,"), "{body}");
         // That of the model, and that of the group.
         assert_eq!(body.matches("\"cost\":12265060.5}").count(), 2, "{body}");
+    }
+}
+
+/// Groups came to more than the totals: they were read after them, and over midnight of other days.
+#[test]
+fn of_two_reads_the_totals_are_the_second_and_of_the_same_days() {
+    /// What is asked for, in its order.
+    #[derive(Default)]
+    struct Asks(Mutex<Vec<(&'static str, Days)>>);
+
+    impl UsageBooks for Asks {
+        type Error = ApiError;
+
+        fn usage(&self, query: UsageQuery) -> BoxFuture<'_, Result<Vec<KeyedRow>, ApiError>> {
+            let what = if query.by_key { "keys" } else { "totals" };
+            self.0.lock().unwrap().push((what, query.days));
+            Box::pin(async { Ok(Vec::new()) })
+        }
+
+        fn end_users(&self, query: EndUserQuery) -> BoxFuture<'_, Result<EndUserUsage, ApiError>> {
+            self.0.lock().unwrap().push(("end users", query.days));
+            Box::pin(async { Ok(EndUserUsage::Sums(Vec::new())) })
+        }
+    }
+
+    let account = "acme".parse().unwrap();
+    let week = Days::Span {
+        from: Day(4),
+        // What a clock that was ahead has counted is in it.
+        to: Day(i64::MAX),
+    };
+    for (by, expected) in [
+        ("key", vec![("keys", week), ("totals", week)]),
+        ("end_user", vec![("end users", week), ("totals", week)]),
+        ("model", vec![("totals", Period::Week.into())]),
+        ("day", vec![("totals", Period::Week.into())]),
+    ] {
+        let asks = Asks::default();
+        let query = pairs(&format!("period=7d&group_by={by}"));
+        let told = block_on(summary::<CreditSum, _>(&asks, &account, None, &query, Day(10))).unwrap();
+        assert!(
+            told.contains("\"period\":\"7d\"") && !told.contains("\"from\""),
+            "{told}"
+        );
+        assert_eq!(asks.0.into_inner().unwrap(), expected, "{by}");
     }
 }
 
