@@ -18,7 +18,7 @@ use super::progress::Progress;
 use crate::clock::Clock;
 use crate::config::Config;
 use crate::ledger::admin::AdminOp;
-use crate::ledger::query::{EndUserQuery, EndUserUsage, UsageQuery};
+use crate::ledger::query::{EndUserQuery, EndUserRow, EndUserUsage, UsageQuery};
 use crate::pure::ids::{AccountId, KeyId};
 use crate::pure::time::{Day, Days, Period};
 
@@ -91,26 +91,51 @@ fn of_one(
         Some(key) => Some(OfKey::asked(config, &account, key)?),
         None => None,
     };
-    let query = UsageQuery {
-        account: account.clone(),
-        key: key.clone(),
-        days,
-        by_key: by == By::Key,
-    };
-    let rows = ask(config, query.op())?.into_usage().ok_or_else(Failure::wrong_reply)?;
-    let mut summed = Summed::default();
-    summed.add(&account, &rows);
-    let mut shown = UsageShown::of(Some(account.clone()), days, config.currency.clone(), summed);
-    if by == By::EndUser {
-        let (account, key) = (account, key.clone());
-        let reply = ask(config, AdminOp::EndUsers(EndUserQuery { account, key, days }))?;
-        shown = match reply.into_end_users().ok_or_else(Failure::wrong_reply)? {
-            EndUserUsage::Sums(rows) => shown.with_end_users(rows),
-            EndUserUsage::Beyond(bound) => return Err(Failure::new(format!("{bound} (--from, --to)"))),
+    let rows = |by_key: bool| {
+        let query = UsageQuery {
+            account: account.clone(),
+            key: key.clone(),
+            days,
+            by_key,
         };
+        ask(config, query.op())?.into_usage().ok_or_else(Failure::wrong_reply)
+    };
+    // The totals last: they have what is used meanwhile, so that no groups come to more. And they are not those of the keys, which lack calls of
+    // before usage was counted by key.
+    let of_keys = match by {
+        By::Key => rows(true)?,
+        By::Model | By::Day | By::EndUser | By::Account => Vec::new(),
+    };
+    let of_end_users = match by {
+        By::EndUser => Some(end_users(config, (&account, key.as_ref()), days)?),
+        By::Model | By::Key | By::Day | By::Account => None,
+    };
+    let mut summed = Summed::default();
+    summed.add(&account, &rows(false)?);
+    summed.add_of_keys(&of_keys);
+    let mut shown = UsageShown::of(Some(account.clone()), days, config.currency.clone(), summed);
+    if let Some(of_end_users) = of_end_users {
+        shown = shown.with_end_users(of_end_users);
     }
     let usage = shown.by(by, key);
     Answer::of(&UsageAndLimit { usage, of_key }, format)
+}
+
+fn end_users(
+    config: &Config,
+    (account, key): (&AccountId, Option<&KeyId>),
+    days: Days,
+) -> Result<Vec<EndUserRow>, Failure> {
+    let query = EndUserQuery {
+        account: account.clone(),
+        key: key.cloned(),
+        days,
+    };
+    let reply = ask(config, AdminOp::EndUsers(query))?;
+    match reply.into_end_users().ok_or_else(Failure::wrong_reply)? {
+        EndUserUsage::Sums(rows) => Ok(rows),
+        EndUserUsage::Beyond(bound) => Err(Failure::new(format!("{bound} (--from, --to)"))),
+    }
 }
 
 fn of_all(by: By, (days, today): (Days, Day), config: &Config, format: Format) -> Result<Answer, Failure> {

@@ -197,15 +197,24 @@ impl UsageShown {
         }
     }
 
-    /// What is to be said of calls that are in the total and in no end user's sums.
-    fn without_receipts(&self) -> String {
-        let summed = self.by_end_user.iter().flatten().map(|line| line.sums.requests).sum();
+    /// What is to be said of calls that are in the total and in no key's or end user's sums.
+    fn in_no_sums(&self) -> String {
+        let (summed, why, whose): (u64, &str, &str) = match self.by {
+            By::Key => (
+                self.by_key.iter().flatten().map(|line| line.sums.requests).sum(),
+                "usage was not counted by key yet for",
+                "key",
+            ),
+            By::EndUser => (
+                self.by_end_user.iter().flatten().map(|line| line.sums.requests).sum(),
+                "no receipt is kept of",
+                "end user",
+            ),
+            By::Model | By::Day | By::Account => return String::new(),
+        };
         match self.total_requests.saturating_sub(summed) {
-            missing if self.by == By::EndUser && missing > 0 => {
-                let calls = counted(missing, "call");
-                format!("no receipt is kept of {calls}: they are in no end user's sums\n")
-            }
-            _ => String::new(),
+            0 => String::new(),
+            missing => format!("{why} {}: they are in no {whose}'s sums\n", counted(missing, "call")),
         }
     }
 
@@ -319,7 +328,7 @@ impl Show for UsageShown {
             self.currency
         );
         text.push_str(&self.table().text());
-        text.push_str(&self.without_receipts());
+        text.push_str(&self.in_no_sums());
         if self.by == By::Model && self.by_day.len() > 1 {
             text.push('\n');
             text.push_str(&self.day_table().text());

@@ -16,7 +16,7 @@ pub(super) struct Summed {
     pub(super) total: Sums,
     pub(super) models: BTreeMap<String, Sums>,
     pub(super) days: BTreeMap<Day, Sums>,
-    /// Of rows that say their key.
+    /// Of rows that say their key: calls of before usage was counted by key are in none.
     pub(super) keys: BTreeMap<String, Sums>,
     pub(super) accounts: BTreeMap<AccountId, Sums>,
     /// What each day spent by model.
@@ -39,10 +39,7 @@ pub(super) struct Sums {
 impl Summed {
     /// Adds the usage of an account.
     pub(super) fn add(&mut self, account: &AccountId, rows: &[KeyedRow]) {
-        for KeyedRow { key, row } in rows {
-            if let Some(key) = key {
-                self.keys.entry(key.to_string()).or_default().add(row);
-            }
+        for KeyedRow { row, .. } in rows {
             self.total.add(row);
             self.models.entry(row.model.clone()).or_default().add(row);
             self.days.entry(row.day).or_default().add(row);
@@ -50,6 +47,17 @@ impl Summed {
             let spent = self.spending.entry(row.day.to_string()).or_default();
             let spent = spent.entry(row.model.clone()).or_default();
             *spent = spent.saturating_add(i128::from(row.cost.pico()));
+        }
+    }
+
+    /// Adds what its keys have of it, which the totals have already: of the days that these are of, and no others.
+    pub(super) fn add_of_keys(&mut self, rows: &[KeyedRow]) {
+        for KeyedRow { key, row } in rows {
+            if let Some(key) = key
+                && self.days.contains_key(&row.day)
+            {
+                self.keys.entry(key.to_string()).or_default().add(row);
+            }
         }
     }
 }

@@ -94,6 +94,30 @@ fn end_users_are_shown_dearest_first_and_calls_without_receipts_are_told() {
     );
 }
 
+/// Those of the keys are read first, and a day may have begun since: a period has then lost its first one.
+#[test]
+fn keys_have_no_day_that_the_totals_have_not() {
+    let row = |key: Option<&str>, day: i64, requests: u64| KeyedRow {
+        key: key.map(|key| KeyId::from(key.to_owned())),
+        row: UsageRow {
+            day: Day(20_000 + day),
+            model: "a/m".to_owned(),
+            requests,
+            prompt_tokens: 9,
+            completion_tokens: 1,
+            cost: Credits::from_pico(600),
+        },
+    };
+    let mut summed = Summed::default();
+    summed.add(&"acme".parse().unwrap(), &[row(None, 1, 3)]);
+    summed.add_of_keys(&[row(Some("key_a"), 0, 5), row(Some("key_a"), 1, 3)]);
+    let shown = UsageShown::of(None, Period::Week.into(), "USD".to_owned(), summed).by(By::Key, None);
+    let json = serde_json::to_value(&shown).unwrap();
+    let found = (&json["total_requests"], &json["by_key"][0]["requests"]);
+    let three = serde_json::Value::from(3);
+    assert_eq!(found, (&three, &three), "{json}");
+}
+
 #[test]
 fn what_a_long_life_has_cost_is_exact() {
     let row = |day: i64| KeyedRow {
