@@ -11,7 +11,7 @@ use super::failure::Failure;
 use super::key::{KeyShown, key_table};
 use super::ledger::waiting::{tell_waiting, waiting_of};
 use super::ledger::{ask, new_ledger};
-use super::output::{Align, Answer, Format, Show, Table, facts, line};
+use super::output::{Align, Answer, Format, Show, Table, facts, line, plain};
 use super::statement::{self, StatementArgs};
 use crate::config::Config;
 use crate::ledger::admin::accounts::{ACCOUNTS_MAX, AccountOp, AccountPage, AccountQuery};
@@ -271,10 +271,7 @@ impl Show for AccountShown {
             ("created", account.created.clone()),
         ]);
         for (name, value) in &account.metadata {
-            line(
-                &mut text,
-                format_args!("{name} = {}", value.replace(char::is_control, " ")),
-            );
+            line(&mut text, format_args!("{} = {}", plain(name), plain(value)));
         }
         tell_waiting(&mut text, self.journals_waiting);
         if self.keys.is_empty() && account.status == AccountStatus::Closed {

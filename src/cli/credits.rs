@@ -6,7 +6,7 @@ use serde::Serialize;
 use super::arguments::{amount, change, reference};
 use super::failure::Failure;
 use super::ledger::ask;
-use super::output::{Align, Answer, Format, Show, Table};
+use super::output::{Align, Answer, Format, Show, Table, plain, shell_word};
 use crate::config::Config;
 use crate::ledger::admin::credits::{CreditEntry, CreditKind, CreditOp, CreditPage, CreditPost, Posted};
 use crate::ledger::admin::{AdminOp, AdminReply};
@@ -92,7 +92,7 @@ pub(super) fn run(command: CreditsCommand, config: &Config, format: Format) -> R
         CreditsCommand::Add(args) => add(args, config, format),
         CreditsCommand::Correct(args) => {
             if !args.kind.may_be_negative() {
-                return Err(Failure::new(
+                return Err(Failure::wrong_usage(
                     "a correction has the kind correction or refund; `tollgate credits add` adds the others",
                 ));
             }
@@ -132,7 +132,7 @@ fn add(args: AddArgs, config: &Config, format: Format) -> Result<Answer, Failure
 }
 
 fn posted(post: CreditPost, config: &Config, format: Format) -> Result<Answer, Failure> {
-    post.check_given().map_err(Failure::new)?;
+    post.check_given().map_err(Failure::wrong_usage)?;
     match ask(config, AdminOp::Credit(CreditOp::Post(post.clone())))? {
         AdminReply::Posted(Posted { added, balance, entry }) => {
             let post = CreditPost {
@@ -280,7 +280,7 @@ impl Show for EntriesShown {
         }
         let mut text = EntryShown::table(&self.entries);
         if let Some(next) = &self.next {
-            text.push_str(&format!("\nmore: --before {next:?}\n"));
+            text.push_str(&format!("\nmore: --before {}\n", shell_word(&plain(next))));
         }
         text
     }

@@ -198,7 +198,7 @@ pub(super) fn named(text: &str) -> Result<KeyRef, Failure> {
         return Ok(KeyRef::Digest(key.digest().to_hex()));
     }
     key_id(text).map(KeyRef::Id).map_err(|_| {
-        Failure::new(
+        Failure::wrong_usage(
             "that is neither a whole key nor the id of one (key_ and 16 hexadecimal digits); `tollgate key list NAME` shows the ids",
         )
     })

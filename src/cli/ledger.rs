@@ -146,7 +146,7 @@ pub(super) fn run(command: &LedgerCommand, config: &Config, format: Format) -> R
 
 fn recovered(config: &Config, keys: UnknownKeys) -> Result<Recovered, Failure> {
     if let Store::Remote(_) = &config.store {
-        return Err(Failure::new(
+        return Err(Failure::wrong_usage(
             "this works on the gateway's own machine alone: leave out --operator",
         ));
     }

@@ -227,7 +227,7 @@ impl Command {
 fn run(cli: Cli, format: Format, warning: &mut String) -> Result<Answer, Failure> {
     let conf = cli.conf.unwrap_or_else(|| PathBuf::from(CONF));
     if cli.remote.is_set() && !cli.command.may_be_remote() {
-        return Err(Failure::new(
+        return Err(Failure::wrong_usage(
             "this command works on the gateway's own machine alone: leave out --operator",
         ));
     }

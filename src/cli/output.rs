@@ -119,6 +119,16 @@ pub(super) fn plain(text: &str) -> String {
         .collect()
 }
 
+/// The text as one word of a shell, for lines to paste.
+pub(super) fn shell_word(text: &str) -> String {
+    let means_itself =
+        |c: char| c.is_ascii_alphanumeric() || matches!(c, '/' | '.' | '_' | '-' | '+' | ':' | '@' | '=');
+    match !text.is_empty() && text.chars().all(means_itself) {
+        true => text.to_owned(),
+        false => format!("'{}'", text.replace('\'', r"'\''")),
+    }
+}
+
 /// `1 call`, `2 calls`.
 pub(super) fn counted(number: u64, one: &str) -> String {
     match number {
@@ -231,6 +241,20 @@ mod tests {
             facts(&[("note", format!("{note}\u{1b}[2J"))]),
             "note  \\u{202e}lamina\\u{2069}\\u{1b}[2J\n"
         );
+    }
+
+    #[test]
+    fn a_word_of_a_shell_is_in_quotes_where_it_means_more_than_itself() {
+        for (text, word) in [
+            ("INVOICE-7", "INVOICE-7"),
+            ("a b", "'a b'"),
+            ("$(id)", "'$(id)'"),
+            ("`id`\"", "'`id`\"'"),
+            ("it's", r"'it'\''s'"),
+            ("", "''"),
+        ] {
+            assert_eq!(shell_word(text), word);
+        }
     }
 
     #[test]

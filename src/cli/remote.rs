@@ -48,8 +48,19 @@ impl RemoteArgs {
     }
 
     /// What stands in the place of a configuration of this machine; nothing when that is meant.
+    ///
+    /// # Errors
+    /// Where the gateway cannot be asked, and for what goes with `--operator` alone: without it the command would work on this machine.
     pub(super) fn config(&self) -> Result<Option<Config>, Failure> {
-        let Some(url) = &self.operator else { return Ok(None) };
+        let Some(url) = &self.operator else {
+            // Not by clap, which looks for the other option only where this one was typed, before or behind the command.
+            return match self.ca.is_some() || self.insecure {
+                true => Err(Failure::wrong_usage(
+                    "--ca and --insecure go with --operator URL: give it, or leave them out",
+                )),
+                false => Ok(None),
+            };
+        };
         let gateway = self.gateway(url)?;
         let settings = exchange(&gateway, Method::GET, "/v1/settings", Bytes::new(), None)?;
         let settings = String::from_utf8(settings.to_vec()).map_err(|_| other_form(&gateway))?;
@@ -59,10 +70,10 @@ impl RemoteArgs {
     }
 
     fn gateway(&self, url: &str) -> Result<RemoteGateway, Failure> {
-        let url = address(url).map_err(|problem| Failure::new(format!("--operator: {problem}")))?;
+        let url = address(url).map_err(|problem| Failure::wrong_usage(format!("--operator: {problem}")))?;
         let is_loopback = url.host == "localhost" || url.host.parse().is_ok_and(|ip: IpAddr| ip.is_loopback());
         if !url.tls && !is_loopback && !self.insecure {
-            return Err(Failure::new(
+            return Err(Failure::wrong_usage(
                 "--operator: the token would go over plain HTTP to another machine: use https://, or --insecure if that is meant",
             ));
         }

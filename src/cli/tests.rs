@@ -304,4 +304,5 @@ mod receipts;
 mod store;
 mod unwritten;
 mod usage;
+mod usage_errors;
 mod wrong;

@@ -2,14 +2,14 @@
 
 use std::io::{BufRead, BufReader, ErrorKind, Write};
 use std::net::{SocketAddr, TcpStream};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use serde::Serialize;
 
 use crate::cli::failure::Failure;
-use crate::cli::output::{Format, json_line};
+use crate::cli::output::{Format, json_line, shell_word};
 use crate::clock::monotonic;
 
 /// Everything one needs to call the demo.
@@ -83,7 +83,7 @@ impl Greeting {
             is_asked_for,
         } = self;
         let tollgate = program();
-        let conf = shell_word(conf);
+        let conf = shell_word(&conf.display().to_string());
         let provider = match simulated {
             // Then nobody looks at these variables.
             true if *is_asked_for => {
@@ -164,17 +164,7 @@ fn write(text: &str) {
 fn program() -> String {
     let called = std::env::args_os().next().map(PathBuf::from);
     let path = called.filter(|path| path.components().count() > 1);
-    path.map_or_else(|| "tollgate".to_owned(), |path| shell_word(&path))
-}
-
-/// The path as one word of a shell.
-fn shell_word(path: &Path) -> String {
-    let text = path.display().to_string();
-    let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '/' | '.' | '_' | '-' | '+' | ':' | '@' | '=');
-    match text.chars().all(plain) {
-        true => text,
-        false => format!("'{}'", text.replace('\'', r"'\''")),
-    }
+    path.map_or_else(|| "tollgate".to_owned(), |path| shell_word(&path.display().to_string()))
 }
 
 const START_WAIT_MAX: Duration = Duration::from_secs(60);

@@ -42,7 +42,7 @@ pub(in crate::cli) fn run(args: &ReceiptsArgs, config: &Config, format: Format) 
     let account = args.account.clone();
     let Some(id) = args.id else {
         if let Some(before) = args.before.as_deref().filter(|place| !is_place(place)) {
-            return Err(Failure::new(format!(
+            return Err(Failure::wrong_usage(format!(
                 "--before {before:?} is no place that an answer ended with"
             )));
         }

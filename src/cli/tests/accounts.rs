@@ -74,13 +74,9 @@ fn business(place: &Place) {
     assert!(text.contains("\"balance\":-0.000000000001,"), "{text}");
     let (text, _) = place.json("credits correct acme 1.000000000001 --reference E");
     assert!(text.contains("\"balance\":1,"), "{text}");
-    assert!(
-        place
-            .error("credits correct acme 1 --reference F --kind bonus")
-            .contains("credits add")
-    );
     for bad in [
         "credits correct acme 0 --reference F",
+        "credits correct acme 1 --reference F --kind bonus",
         "credits add acme -1 --reference F",
         "credits add acme 1 --reference F --kind gift",
     ] {
@@ -104,7 +100,7 @@ fn business(place: &Place) {
     );
     let table = place.run("credits list acme --limit 2").stdout;
     assert!(
-        table.contains("refund") && table.ends_with("more: --before \"D\"\n"),
+        table.contains("refund") && table.ends_with("more: --before D\n"),
         "{table}"
     );
     assert!(place.run("credits list bob").stdout.starts_with("no credit: "));

@@ -54,7 +54,6 @@ fn generations_are_shown_page_by_page() {
         assert_eq!(third["receipts"], second["receipts"], "{text}");
         // By its older name, the same.
         assert!(place.run("ledger receipts acme --limit 2").stdout.starts_with(shown));
-        assert!(place.error("generations acme --before x").contains("is no place"));
         assert!(place.error("generations nobody").contains("no account is named nobody"));
     }
 }
@@ -103,6 +102,34 @@ fn usage_is_of_chosen_days_by_model_key_or_day() {
         assert!(turned.status == 2 && turned.stderr.contains("is after"), "{turned:?}");
         assert_eq!(place.run(&format!("{chosen} --period 7d")).status, 2);
         assert_eq!(place.run("usage acme --by user").status, 2);
+    }
+}
+
+/// The totals were those of the keys' rows, and an account whose calls were all of before seemed to have used nothing.
+#[test]
+fn calls_of_before_usage_was_counted_by_key_are_in_the_totals() {
+    let (place, _, keys) = calls(false);
+    let forget = |which: &str| {
+        let ledger = rusqlite::Connection::open(place.ledger()).unwrap();
+        ledger.execute_batch(&format!("DELETE FROM key_usage {which}")).unwrap();
+    };
+    // Of the last days: the test may run over midnight.
+    let asked = "usage acme --period 7d --by key";
+    let in_none = |calls: &str| format!("usage was not counted by key yet for {calls}: they are in no key's sums\n");
+    for (which, of_keys, calls) in [
+        (format!("WHERE key = '{}'", keys[1]), 1, "1 call"),
+        (String::new(), 0, "3 calls"),
+    ] {
+        forget(&which);
+        let (_, usage) = place.json(asked);
+        let found = (
+            &usage["total_requests"],
+            &usage["by_model"][0]["requests"],
+            usage["by_key"].as_array().unwrap().len(),
+        );
+        assert_eq!(found, (&Value::from(3), &Value::from(3), of_keys));
+        let text = place.run(asked).stdout;
+        assert!(text.ends_with(&in_none(calls)), "{text}");
     }
 }
 

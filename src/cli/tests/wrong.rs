@@ -390,11 +390,3 @@ fn the_list_of_accounts_has_each_ones_own_quota() {
         "{text}"
     );
 }
-
-#[test]
-fn a_refund_above_0_is_refused() {
-    for command in ["add", "correct"] {
-        let error = Place::new().error(&format!("credits {command} acme 20 --reference R --kind refund"));
-        assert!(error.contains("amount of a refund is below 0, such as -20"), "{error}");
-    }
-}
