@@ -133,7 +133,11 @@ fn operators_who_have_asked_are_answered_before_the_end() {
         let is_told = runtime.block_on(serves.wait_for(|ends| *ends)).map(|ends| *ends);
         assert!(is_told.unwrap());
         let early = ended.recv_timeout(ENDED_EVERY);
-        assert_eq!(early, Err(mpsc::RecvTimeoutError::Timeout), "somebody is being answered");
+        assert_eq!(
+            early,
+            Err(mpsc::RecvTimeoutError::Timeout),
+            "somebody is being answered"
+        );
         drop(serves);
         ended.recv().unwrap();
     });
