@@ -30,6 +30,12 @@ fn of_variable(name: &str, environment: &dyn Fn(&str) -> Option<String>) -> Resu
 
 fn parse(text: &str) -> Result<Store, String> {
     if let Some(path) = text.strip_prefix("sqlite://").filter(|path| !path.is_empty()) {
+        let extension = Path::new(path).extension();
+        if extension.is_some_and(|extension| extension == "lock" || extension == "control") {
+            return Err(
+                "a ledger's file cannot end in .lock or .control: so do its lock and its control socket".to_owned(),
+            );
+        }
         return Ok(Store::Sqlite(path.into()));
     }
     if REDIS.iter().any(|scheme| text.starts_with(scheme)) {
@@ -125,6 +131,14 @@ mod tests {
             (
                 "\nstore: \":hunter2@127.0.0.1://\"\n",
                 "t.yaml:2: store: it is not sqlite://PATH",
+            ),
+            (
+                "\nstore: \"sqlite://data/ledger.lock\"\n",
+                "t.yaml:2: store: a ledger's file cannot end in .lock or .control",
+            ),
+            (
+                "\nstore: \"sqlite://data/ledger.control\"\n",
+                "t.yaml:2: store: a ledger's file cannot end in .lock or .control",
             ),
         ] {
             let told = parse(text).expect_err(text);

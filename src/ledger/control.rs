@@ -33,9 +33,11 @@ impl LedgerAccess {
     /// is missing.
     ///
     /// # Errors
-    /// When the file is owned by a process that does not answer, or cannot be opened.
+    /// When the file is owned by a process that does not answer, or cannot be opened; and when its socket is that of another ledger in the
+    /// folder.
     pub fn to_embedded(path: &Path) -> Result<LedgerAccess, StoreError> {
         let path = embedded::real(path);
+        embedded::expect_lock_of(&path)?;
         if connect(&socket_path(&path)).is_ok() {
             return Ok(LedgerAccess::Socket(path));
         }
@@ -45,7 +47,7 @@ impl LedgerAccess {
     /// Whether [`LedgerAccess::to_embedded`] would make a new one. What cannot be looked at is none.
     pub(crate) fn is_new(path: &Path) -> bool {
         let path = embedded::real(path);
-        connect(&socket_path(&path)).is_err() && embedded::is_new(&path)
+        embedded::expect_lock_of(&path).is_ok() && connect(&socket_path(&path)).is_err() && embedded::is_new(&path)
     }
 
     /// The same to one that is there. None where there is none; then nothing is made.
@@ -54,6 +56,7 @@ impl LedgerAccess {
     /// As [`LedgerAccess::to_embedded`].
     pub(crate) fn to_existing(path: &Path) -> Result<Option<LedgerAccess>, StoreError> {
         let path = embedded::real(path);
+        embedded::expect_lock_of(&path)?;
         if connect(&socket_path(&path)).is_err() && embedded::is_new(&path) {
             // Whoever makes it at this moment has its lock.
             Embedded::expect_no_owner(&path)?;

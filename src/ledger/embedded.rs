@@ -52,7 +52,7 @@ use std::time::Duration;
 
 use self::command::{Command, Commands};
 pub(crate) use self::owner::SERVES_WITHIN;
-pub(super) use self::place::{is_new, real};
+pub(super) use self::place::{expect_lock_of, is_new, real};
 use self::reports::Reports;
 use self::shared::Shared;
 pub use self::shared::{COMMIT_WINDOW, EmbeddedAccount};
@@ -85,7 +85,7 @@ impl Embedded {
     /// Opens the ledger at `path` and takes its lock. Where that is a symbolic link, both are beside the file that it leads to.
     ///
     /// # Errors
-    /// When another process owns it, or the file cannot be read or has several names.
+    /// When another process owns it, the file cannot be read or has several names, or its lock is that of another ledger in the folder.
     pub fn open(path: &Path, clock: Clock) -> Result<Arc<Embedded>, StoreError> {
         Embedded::open_for(path, None, clock)
     }
@@ -109,6 +109,7 @@ impl Embedded {
     fn open_for(path: &Path, receipts: Option<ReceiptBounds>, clock: Clock) -> Result<Arc<Embedded>, StoreError> {
         let path = &place::real(path);
         place::check_names(path)?;
+        place::expect_lock_of(path)?;
         let lock = take_lock(path)?;
         let mut database = place::open(path, &lock)?;
         let receipts = match receipts {

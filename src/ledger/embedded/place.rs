@@ -1,9 +1,10 @@
 //! Which file the ledger is: SQLite's log beside it (`ledger.db-wal`) belongs to one file alone. Replayed into another one, such as a copy
 //! that was put in its place, it destroys that; and what is written to a file that was deleted is lost.
 //!
-//! The file of the lock keeps which file was opened last. Versions before this one leave what is there.
+//! The file of the lock keeps which file was opened last, and its name: lock and control socket are named by the ledger without its extension,
+//! so that a copy beside it (`ledger.bak`) has the same ones.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::fmt;
 use std::fs::File;
 use std::io::{self, ErrorKind};
@@ -74,6 +75,35 @@ pub(super) fn check_writable(path: &Path) -> Result<(), StoreError> {
         })?;
     }
     Ok(())
+}
+
+/// Checks that the lock and the control socket beside the ledger at `path` are not those of another one in its folder, whose owner would be asked
+/// in its place. Changes nothing.
+///
+/// # Errors
+/// When they are: the lock's file names another file, and that or its log holds something. When the ledger itself has the name of either.
+pub(in crate::ledger) fn expect_lock_of(path: &Path) -> Result<(), StoreError> {
+    let (lock, control) = (path.with_extension("lock"), path.with_extension("control"));
+    let file = path.display();
+    if path == lock || path == control {
+        return Err(StoreError::Unavailable(format!(
+            "{file} cannot be a ledger: its lock or its control socket would have that name"
+        )));
+    }
+    let Some(name) = File::open(&lock).ok().and_then(|lock| kept_name(&lock)) else {
+        return Ok(());
+    };
+    let other = path.with_file_name(name);
+    let holds_something = |file: &Path| bytes_of(file).is_ok_and(|bytes| bytes > 0);
+    if other == path || real(&other) == path || !(holds_something(&other) || holds_something(&beside(&other, "-wal"))) {
+        return Ok(());
+    }
+    Err(StoreError::Unavailable(format!(
+        "{} and {} are those of {}: give {file} another name before its extension, or a folder of its own",
+        lock.display(),
+        control.display(),
+        other.display()
+    )))
 }
 
 /// Whether opening a ledger at `path` makes a new, empty one: beside a log without its file it makes none.
@@ -153,15 +183,39 @@ impl Identity {
 
 impl fmt::Display for Identity {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(f, "inode {} born_ns {}", self.inode, self.born_ns)
+        write!(f, "inode {} born_ns {}", self.inode, self.born_ns)
     }
 }
 
 /// Which file was opened last, as the file of the lock says. None where it says nothing, as that of an earlier version.
 pub(super) fn kept(lock: &File) -> Option<Identity> {
+    Identity::read(&text_of(lock)?)
+}
+
+/// The name of that file in its folder. None where the file of the lock says none, as that of an earlier version.
+fn kept_name(lock: &File) -> Option<String> {
+    let text = text_of(lock)?;
+    let (numbers, name) = text.strip_suffix('\n')?.split_once(NAME_AFTER)?;
+    Identity::read(numbers)?;
+    (Path::new(name).file_name() == Some(OsStr::new(name))).then(|| name.to_owned())
+}
+
+fn text_of(lock: &File) -> Option<String> {
     let mut bytes = [0; KEPT_BYTES_MAX];
     let count = lock.read_at(&mut bytes, 0).ok()?;
-    Identity::read(std::str::from_utf8(bytes.get(..count)?).ok()?)
+    Some(std::str::from_utf8(bytes.get(..count)?).ok()?.to_owned())
+}
+
+/// What the file of the lock keeps of the ledger at `path`: one line, which its name ends where that is text without control characters.
+fn line_of(identity: Identity, path: &Path) -> String {
+    let name = path.file_name().and_then(OsStr::to_str);
+    let name = name.filter(|name| name.len() <= NAME_BYTES_MAX && !name.chars().any(char::is_control));
+    let named = name.map(|name| format!("{identity}{NAME_AFTER}{name}"));
+    // Earlier versions read so many bytes, and find nothing there where these end within a character.
+    let named = named.filter(|line| line.is_char_boundary(line.len().min(READ_BEFORE)));
+    let mut line = named.unwrap_or_else(|| identity.to_string());
+    line.push('\n');
+    line
 }
 
 /// Keeps which file there is, or that there is none. Where that fails the lock's file says nothing, which is told.
@@ -172,13 +226,12 @@ fn keep(path: &Path, lock: &File) {
         Err(error) => Err(error),
     };
     let written = now.and_then(|now| {
-        if kept(lock) == now {
+        let line = now.map(|identity| line_of(identity, path)).unwrap_or_default();
+        if text_of(lock).is_some_and(|kept| kept == line) {
             return Ok(());
         }
         lock.set_len(0)?;
-        if let Some(identity) = now {
-            lock.write_all_at(identity.to_string().as_bytes(), 0)?;
-        }
+        lock.write_all_at(line.as_bytes(), 0)?;
         // A machine that dies must not leave the name of the file before beside the log of this one.
         lock.sync_all()
     });
@@ -223,8 +276,13 @@ impl OpenFile {
     }
 }
 
-/// The longest text that the file of a lock keeps: two numbers of at most 20 and 39 digits, and their names.
-const KEPT_BYTES_MAX: usize = 128;
+/// More than the longest text that the file of a lock keeps: two numbers of at most 20 and 39 digits, a name, and what each is.
+const KEPT_BYTES_MAX: usize = 512;
+/// The longest name of a ledger that is kept, in bytes.
+const NAME_BYTES_MAX: usize = 200;
+const NAME_AFTER: &str = " file ";
+/// How many bytes of it versions read that kept no name.
+const READ_BEFORE: usize = 128;
 
 #[cfg(test)]
 mod tests {
@@ -262,5 +320,56 @@ mod tests {
         assert_eq!(kept(&lock), known);
         keep(&folder.path().join("other.db"), &lock);
         assert_eq!(kept(&lock), None);
+    }
+
+    #[test]
+    fn the_lock_says_the_name_of_its_ledger_behind_what_earlier_versions_read() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("the.lock");
+        std::fs::write(&path, "").unwrap();
+        let lock = File::options().read(true).write(true).open(&path).unwrap();
+        let (longest, longer) = ("l".repeat(200), "l".repeat(201));
+        for (name, is_said) in [
+            ("ledger.db", true),
+            (" a file b ", true),
+            ("bücher.db", true),
+            (&longest, true),
+            (&longer, false),
+            ("a\nb", false),
+        ] {
+            let file = folder.path().join(name);
+            std::fs::write(&file, "x").unwrap();
+            keep(&file, &lock);
+            assert_eq!(kept(&lock), Some(Identity::of(&file).unwrap()), "{name}");
+            assert_eq!(kept_name(&lock).as_deref(), Some(name).filter(|_| is_said), "{name}");
+        }
+        // Each begins with another byte of a character where earlier versions stop to read.
+        for ascii in 0..3 {
+            let file = folder.path().join("l".repeat(ascii) + &"€".repeat(60));
+            std::fs::write(&file, "x").unwrap();
+            keep(&file, &lock);
+            let text = std::fs::read(&path).unwrap();
+            let read_before = std::str::from_utf8(&text[..text.len().min(READ_BEFORE)]).unwrap();
+            assert_eq!(Identity::read(read_before), Some(Identity::of(&file).unwrap()));
+        }
+    }
+
+    /// As an earlier version leaves it, and as it is where the ledger was renamed.
+    #[test]
+    fn a_lock_without_the_name_or_with_another_one_gets_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("ledger.db");
+        std::fs::write(&file, "x").unwrap();
+        let path = folder.path().join("ledger.lock");
+        let identity = Identity::of(&file).unwrap();
+        for before in [format!("{identity}\n"), format!("{identity} file ledger.bak\n")] {
+            std::fs::write(&path, before).unwrap();
+            let lock = File::options().read(true).write(true).open(&path).unwrap();
+            keep(&file, &lock);
+            assert_eq!(
+                std::fs::read_to_string(&path).unwrap(),
+                format!("{identity} file ledger.db\n")
+            );
+        }
     }
 }

@@ -29,6 +29,7 @@ impl Embedded {
             StoreError::Unavailable(format!("{failed} the folder {folder}: {error}"))
         })?;
         place::check_names(path)?;
+        place::expect_lock_of(path)?;
         sqlite::check_header(path)?;
         place::check_writable(path)?;
         let started = monotonic();

@@ -127,6 +127,73 @@ fn a_ledger_that_is_made_by_a_symbolic_link_has_no_second_owner_by_its_own_name(
     drop(store);
 }
 
+/// What is said of a ledger that has the lock of another one in its folder, by whatever opens it or asks its owner.
+fn each_refuses(path: &Path) {
+    let tries = [
+        Embedded::open(path, Clock::manual(NOW)).map(drop),
+        Embedded::preflight(path),
+        LedgerAccess::to_embedded(path).map(drop),
+        LedgerAccess::to_existing(path).map(drop),
+    ];
+    for tried in tries {
+        let is_told = matches!(
+            &tried,
+            Err(StoreError::Unavailable(why)) if why.contains("ledger.lock") && why.contains("give ") && why.contains(" another name")
+        );
+        assert!(is_told, "{tried:?}");
+    }
+    assert!(!LedgerAccess::is_new(path));
+}
+
+/// Lock and control socket are named without the extension: a command for the copy was done on the ledger that ran.
+#[test]
+fn a_copy_beside_a_ledger_that_runs_is_not_asked_of_its_owner() {
+    let rig = rig();
+    control::listen(&rig.store).unwrap();
+    for name in ["ledger.bak", "ledger.2026-11-20"] {
+        let copy = rig.folder.path().join(name);
+        std::fs::copy(rig.store.path(), &copy).unwrap();
+        each_refuses(&copy);
+    }
+    each_refuses(&rig.folder.path().join("ledger.new"));
+    let own = LedgerAccess::to_embedded(rig.store.path()).unwrap();
+    assert!(matches!(own, LedgerAccess::Socket(_)), "{own:?}");
+}
+
+/// The lock said then that the ledger was the copy, and the next start on the ledger was refused.
+#[test]
+fn a_copy_beside_a_ledger_that_nobody_has_takes_no_lock_of_it() {
+    let Rig { folder, store, key } = rig();
+    drop(store);
+    let [path, copy, lock] = ["ledger.db", "ledger.bak", "ledger.lock"].map(|name| folder.path().join(name));
+    std::fs::copy(&path, &copy).unwrap();
+    let said = std::fs::read(&lock).unwrap();
+    each_refuses(&copy);
+    assert_eq!(std::fs::read(&lock).unwrap(), said);
+    assert!(open(&folder).find_key(&key).is_some());
+    // Where the ledger is gone, its log is what was written to it last.
+    std::fs::remove_file(&path).unwrap();
+    let log = folder.path().join("ledger.db-wal");
+    std::fs::write(&log, "pages").unwrap();
+    each_refuses(&copy);
+    std::fs::remove_file(log).unwrap();
+    let store = Embedded::open(&copy, Clock::manual(NOW)).unwrap();
+    assert!(store.find_key(&key).is_some());
+    drop(store);
+    assert!(std::fs::read_to_string(lock).unwrap().ends_with(" file ledger.bak\n"));
+}
+
+#[test]
+fn a_ledger_with_the_name_of_its_lock_or_its_socket_is_not_made() {
+    let folder = tempfile::tempdir().unwrap();
+    for name in ["ledger.lock", "ledger.control"] {
+        let tried = Embedded::open(&folder.path().join(name), Clock::manual(NOW)).map(drop);
+        let is_told = matches!(&tried, Err(StoreError::Unavailable(why)) if why.contains("cannot be a ledger"));
+        assert!(is_told, "{tried:?}");
+    }
+    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
+}
+
 /// By each of them the file would have an owner.
 #[test]
 fn a_ledger_with_two_names_is_opened_by_neither() {
