@@ -4,6 +4,7 @@
 //! files grow with the calls that run ([`segments`](super::segments)). A prompt is wiped when its call ends; a journal without calls is deleted.
 //! One of which the store has acknowledged all, and may still lose it, is called `NAME.acknowledged` (`kept`).
 
+mod adopt;
 mod kept;
 mod place;
 mod prompts;
@@ -19,7 +20,6 @@ pub(super) use self::prompts::Blocks;
 use self::prompts::{BLOCK_BYTES, SEGMENT_BLOCKS};
 use super::segments::Segments;
 use super::slot::{PromptPlace, SLOT_BYTES, Slot};
-use crate::ledger::folder::is_out_of_files;
 use crate::pure::time::Timestamp;
 
 /// How the file of slots is named.
@@ -101,6 +101,8 @@ impl JournalFile {
                 file.grow_slots(&mut free)?;
                 file.grow_prompts(&mut free)?;
                 drop(free);
+                // Before it has its name: whoever finds it after the machine has died takes an empty one for damaged.
+                file.slots.file().sync_data()?;
                 std::fs::rename(&new, &path)?;
                 File::open(folder)?.sync_all()?;
                 Ok(file)
@@ -110,57 +112,6 @@ impl JournalFile {
             remove(&prompts_path);
         }
         made
-    }
-
-    /// Takes over the journal of a process that has died. None when its owner lives, or another process was faster.
-    ///
-    /// # Errors
-    /// When it cannot be read. What cannot be a journal is an error of the kind `InvalidData`.
-    pub(super) fn adopt(path: &Path) -> io::Result<Option<JournalFile>> {
-        let slots_file = match open(path, false) {
-            Ok(file) => file,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-            Err(error) => return Err(error),
-        };
-        let mut locked = slots_file.try_lock();
-        if matches!(locked, Err(std::fs::TryLockError::WouldBlock)) {
-            // It may be one who only looks, for a moment.
-            std::thread::sleep(LOOKED_AT);
-            locked = slots_file.try_lock();
-        }
-        match locked {
-            Ok(()) => {}
-            Err(std::fs::TryLockError::WouldBlock) => return Ok(None),
-            Err(std::fs::TryLockError::Error(error)) => return Err(error),
-        }
-        if !path.exists() {
-            return Ok(None); // Resolved and deleted by another process between the opening and the lock.
-        }
-        let mut found = [0u8; HEADER_BYTES];
-        slots_file
-            .read_exact_at(&mut found, 0)
-            .map_err(|_| invalid("it is shorter than a journal's header"))?;
-        if found.get(..MAGIC.len()) != Some(MAGIC.as_slice()) {
-            return Err(invalid("it does not begin as a journal of this version"));
-        }
-        let prompts_file = match open(&path.with_extension(PROMPTS_EXTENSION), false) {
-            // They are there, and will be had.
-            Err(error) if is_out_of_files(&error) => return Err(error),
-            opened => opened.ok(),
-        };
-        let file = JournalFile::over(path.to_owned(), slots_file, prompts_file, Origin::Adopted);
-        file.map_what_is_there()?;
-        Ok(Some(file))
-    }
-
-    /// Looks into the journal of a process that lives.
-    ///
-    /// # Errors
-    /// When it cannot be read.
-    pub(super) fn peek(path: &Path) -> io::Result<JournalFile> {
-        let file = JournalFile::over(path.to_owned(), open(path, false)?, None, Origin::Own);
-        file.map_what_is_there()?;
-        Ok(file)
     }
 
     fn over(path: PathBuf, slots_file: File, prompts_file: Option<File>, origin: Origin) -> JournalFile {
@@ -304,6 +255,15 @@ impl JournalFile {
         prompts.unwrap_or(Ok(()))
     }
 
+    /// Has every page count as changed, for the next [`JournalFile::flush`] writes it. What stands there stays, also what is written meanwhile.
+    pub(super) fn dirty(&self) {
+        let numbers = (0..self.slots()).step_by(PAGE_BYTES / SLOT_BYTES);
+        numbers.filter_map(|number| self.slot(number)).for_each(Slot::dirty);
+        if let Some(prompts) = &self.prompts {
+            prompts.dirty();
+        }
+    }
+
     /// Whether a file's name is one that [`JournalFile::create`] gives.
     pub(super) fn names(path: &Path) -> bool {
         let stem = path.file_stem().and_then(|stem| stem.to_str()).unwrap_or_default();
@@ -344,13 +304,6 @@ impl JournalFile {
         free.slots.extend(numbers(segment * SEGMENT_SLOTS, SEGMENT_SLOTS));
         Ok(())
     }
-
-    fn map_what_is_there(&self) -> io::Result<()> {
-        self.slots.map_what_is_there(SLOT_BYTES)?;
-        self.prompts
-            .as_ref()
-            .map_or(Ok(()), |prompts| prompts.map_what_is_there(BLOCK_BYTES))
-    }
 }
 
 /// In descending order, so that the lowest is used first.
@@ -387,13 +340,9 @@ fn remove(path: &Path) {
     }
 }
 
-fn invalid(what: &str) -> io::Error {
-    io::Error::new(io::ErrorKind::InvalidData, what)
-}
-
 const MAGIC: &[u8; 8] = b"TGJRNL01";
 const HEADER_BYTES: usize = 4096;
-/// For longer than this nobody has a journal locked who only looks whether somebody has it.
-const LOOKED_AT: std::time::Duration = std::time::Duration::from_millis(5);
+/// No machine has smaller pages.
+const PAGE_BYTES: usize = 4096;
 /// 2 MiB of slots; 64 of them are 262,144 calls at once.
 const SEGMENT_SLOTS: usize = 4096;

@@ -7,7 +7,7 @@ use std::io;
 use std::os::unix::fs::FileExt;
 use std::sync::OnceLock;
 
-use memmap2::{MmapOptions, MmapRaw};
+use memmap2::{Advice, MmapOptions, MmapRaw};
 
 /// The file and its mappings.
 #[derive(Debug)]
@@ -59,6 +59,35 @@ impl Segments {
             .map_err(|_| io::Error::other("a segment of the journal was mapped twice"))
     }
 
+    /// Reads all that [`Segments::map_what_is_there`] can map, and what stands in front of it: a part that the disk cannot read is an error here,
+    /// and a fault in a mapping.
+    ///
+    /// # Errors
+    /// When some of it cannot be read.
+    pub(super) fn read_through(&self) -> io::Result<()> {
+        let end = offset(self.from + SEGMENTS_MAX * self.each)?;
+        let (mut at, mut piece) = (0, vec![0; READ_BYTES]);
+        while at < end {
+            match self.file.read_at(&mut piece, at) {
+                Ok(0) => break,
+                Ok(count) => at += offset(count)?,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+
+    /// Has every page that is mapped count as changed. The kernel does that, so that nobody here races with those who write there; one of
+    /// before 5.14 cannot.
+    pub(super) fn dirty(&self) {
+        for map in self.maps.iter().map_while(OnceLock::get) {
+            if let Err(error) = map.advise(Advice::PopulateWrite) {
+                log::debug!("pages of the journal are not written again: {error}");
+            }
+        }
+    }
+
     /// Maps what another process wrote, as far as there are whole items of this size.
     ///
     /// # Errors
@@ -105,3 +134,5 @@ fn offset(at: usize) -> io::Result<u64> {
 }
 
 static ZEROS: [u8; 64 << 10] = [0; 64 << 10];
+/// How much is read at once.
+const READ_BYTES: usize = 64 << 10;

@@ -2,7 +2,8 @@
 //!
 //! A slot has one owner at a time, the call's [`Entry`](super::Entry). The intent is written before the slot's state says that there is one,
 //! the debit before the state says that one is owed; each has a checksum, and the counters carry theirs in the same word. So whatever
-//! a kill or a bad disk leaves behind is either read as it was written or refused.
+//! a kill or a bad disk leaves behind is either read as it was written or refused. What the disk does not read at all is an error before it
+//! is mapped ([`file`](super::file)).
 
 mod text;
 
@@ -278,6 +279,12 @@ impl Slot {
     pub(super) fn given_back(&self) {
         self.granted(Credits::ZERO);
         self.state.store(state::HELD, Ordering::Release);
+    }
+
+    /// Stores in one of its words what stands there, so that its page counts as changed. No other thread's store is lost or torn by it. Anybody may.
+    pub(super) fn dirty(&self) {
+        // For a 0 that the compiler knows it may leave the store out.
+        self.delivered.fetch_or(std::hint::black_box(0), Ordering::Relaxed);
     }
 
     /// Frees the slot.

@@ -20,6 +20,10 @@ impl Journal {
             return self.make();
         };
         self.look_for(&file);
+        if self.unflushed.load(Ordering::Relaxed) {
+            // Linux takes pages for written of which it has told an error: it would say now that all is on the disk.
+            file.dirty();
+        }
         self.flushed(fault("journal-flush").and_then(|()| file.flush()));
     }
 

@@ -58,6 +58,52 @@ fn a_segment_is_as_long_as_was_asked_for() {
     }
 }
 
+/// What is met in a mapping ends the process.
+#[test]
+fn what_the_disk_does_not_read_is_an_error_before_it_is_mapped() {
+    let folder = tempfile::tempdir().unwrap();
+    let whole = JournalFile::create(folder.path()).unwrap();
+    Segments::new(std::fs::File::open(whole.path()).unwrap(), 4096, 4096)
+        .read_through()
+        .unwrap();
+    // Nothing is mapped at the address 0.
+    let memory = std::fs::File::open("/proc/self/mem").unwrap();
+    let error = Segments::new(memory, 0, 4096).read_through().unwrap_err();
+    assert_eq!(error.raw_os_error(), Some(libc::EIO));
+}
+
+/// After a sync that failed, pages count as written that are not.
+#[test]
+fn what_stands_in_a_journal_stays_when_its_pages_are_to_be_written_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = JournalFile::create(folder.path()).unwrap();
+    let prompt = vec![b'p'; 3000];
+    let place = file.claim(&prompt).unwrap().place;
+    let (of_file, id) = (std::fs::File::open(file.path()).unwrap(), request(1, "1").id);
+    // The first slot is that of a page, the second is not written again.
+    let slots = [0, 1].map(|number| file.slot(number).unwrap());
+    let delivered = |number: u64| {
+        let mut word = [0; 8];
+        of_file.read_exact_at(&mut word, 4096 + number * 512 + 8).unwrap();
+        word
+    };
+    std::thread::scope(|scope| {
+        let writer = scope.spawn(|| {
+            for count in 1..=20_000 {
+                slots.iter().for_each(|slot| slot.deliver(CompletionTokens(count), id));
+                assert_eq!(delivered(0), delivered(1), "{count}");
+            }
+        });
+        while !writer.is_finished() {
+            file.dirty();
+        }
+    });
+    let before = std::fs::read(file.path()).unwrap();
+    file.dirty();
+    assert!(std::fs::read(file.path()).unwrap() == before);
+    assert!(file.prompt(place) == Some(prompt));
+}
+
 #[test]
 fn each_prompt_of_a_file_that_grows_has_its_own_place() {
     let folder = tempfile::tempdir().unwrap();

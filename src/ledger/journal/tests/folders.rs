@@ -41,6 +41,24 @@ fn what_is_no_journal_is_put_aside_and_what_cannot_be_read_stays() {
     assert_eq!(there, [false, true, true]);
 }
 
+/// A disk that reads it another time has the calls: what cannot be read is not taken for damaged.
+#[test]
+fn a_journal_that_the_disk_does_not_read_keeps_its_name() {
+    let rig = Rig::new();
+    let path = rig.folder.path().join("dead");
+    std::fs::create_dir(&path).unwrap();
+    let journal = path.join(DEAD).with_extension("journal");
+    // Nothing is mapped at the address 0: reading there fails as a bad disk does (EIO).
+    std::os::unix::fs::symlink("/proc/self/mem", &journal).unwrap();
+    let report = recover(&path, &rig.process().ledger);
+    assert_eq!((report.journals, report.refused.len()), (0, 1), "{report:?}");
+    assert!(
+        report.refused[0].starts_with(&format!("{}: ", journal.display())) && !report.refused[0].contains("kept as"),
+        "{report:?}"
+    );
+    assert!(journal.is_symlink() && !journal.with_extension("refused").is_symlink());
+}
+
 #[test]
 fn a_recovery_deletes_what_was_never_finished_and_leaves_what_is_somebody_elses() {
     let rig = Rig::new();
