@@ -1,20 +1,21 @@
 //! Receipts as files, for whatever ships them elsewhere: JSON lines, one file a day of the ledger.
 //!
-//! A ledger hands over a receipt once its store has taken it; nothing waits for the disk. Each receipt is in a file at least once: a
-//! gateway that bills what a dead one left writes its receipts too, whether the dead one had written them or not. `producer`, `account`
-//! and `number` say which are the same.
+//! A ledger hands over a receipt once its store has taken it; no call waits for the disk. Until the disk has a receipt the call stands in the
+//! journal, and a gateway that bills what a dead one left writes its receipts too, whether the dead one had written them or not: each is in
+//! a file at least once. `producer`, `account` and `number` say which are the same. In no file are receipts for which there was no room, for
+//! the files could not be written for so long that 100,000 waited; the log says how many. The journal keeps no more calls for files
+//! that cannot be written than it has places for, so a gateway that is killed then may lose receipts as well.
 //!
 //! They say who bought what: what is made here is for the gateway's user alone. A file or a folder that is there keeps its mode.
 
-use std::fs::OpenOptions;
-use std::io::{Read, Seek, SeekFrom, Write};
-use std::os::unix::fs::OpenOptionsExt;
+mod writing;
+
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use super::folder::{give_to_owner, make_for_unmapped};
+use super::folder::make_for_unmapped;
 use super::known_time::KnownTime;
 use crate::clock::{Clock, monotonic};
 use crate::pure::receipt::Receipt;
@@ -44,7 +45,7 @@ struct Queue {
     receipts: Vec<Receipt>,
     /// Receipts that there was no room for, since that was told.
     dropped: u64,
-    /// Receipts that were taken, and those of them that are in the files.
+    /// Receipts that were taken, and those of them that are in the files, and these on the disk.
     taken: u64,
     written: u64,
     /// The last try failed.
@@ -73,7 +74,7 @@ impl ReceiptFiles {
             changed: Condvar::new(),
             progress: Condvar::new(),
         });
-        state.append(clock.now().day(), b"").map_err(named)?;
+        state.open(clock.now().day()).map_err(named)?;
         let writer = Arc::clone(&state);
         let thread = std::thread::Builder::new()
             .name("receipts".to_owned())
@@ -98,7 +99,7 @@ impl ReceiptFiles {
         }
     }
 
-    /// Waits until what was taken is written, for a second at most, and not while the files cannot be written. Whether all is. Blocks.
+    /// Waits until what was taken is written and on the disk, for a second at most, and not while the files cannot be written. Whether all is. Blocks.
     pub(super) fn flush(&self) -> bool {
         let mut queue = self.state.queue();
         let taken = queue.taken;
@@ -214,83 +215,6 @@ impl State {
         self.progress.notify_all();
     }
 
-    /// Writes all, each to the file of its day. What cannot be written is kept for the next time.
-    fn write(&self, writing: &mut Writing) {
-        while let Some(day) = writing.receipts.first().map(|receipt| receipt.resolved.day()) {
-            let is_other = |receipt: &Receipt| receipt.resolved.day() != day;
-            let count = writing.receipts.iter().position(is_other);
-            let count = count.unwrap_or(writing.receipts.len()).min(AT_ONCE);
-            let is_torn = writing.is_torn || (writing.day.replace(day) != Some(day) && self.ends_within_a_line(day));
-            let mut text = if is_torn { vec![b'\n'] } else { Vec::new() };
-            for receipt in writing.receipts.iter().take(count) {
-                match serde_json::to_writer(&mut text, receipt) {
-                    Ok(()) => text.push(b'\n'),
-                    Err(error) => log::error!(
-                        "the receipt of request {} cannot be written: {error}",
-                        receipt.billed.id
-                    ),
-                }
-            }
-            if let Err(error) = self.append(day, &text) {
-                if !std::mem::replace(&mut writing.is_torn, true) {
-                    let folder = self.folder.display();
-                    log::error!("receipts cannot be written to {folder}, and wait: {error}");
-                }
-                return;
-            }
-            if std::mem::take(&mut writing.is_torn) {
-                log::warn!("receipts can be written to {} again", self.folder.display());
-            }
-            writing.receipts.drain(..count);
-        }
-    }
-
-    /// Whether the day's file ends within a line, as that of a process that found the disk full does. In doubt it does: an empty line does
-    /// no harm.
-    fn ends_within_a_line(&self, day: Day) -> bool {
-        let path = self.folder.join(format!("{PREFIX}{day}{SUFFIX}"));
-        let ends_with_a_line = || -> std::io::Result<bool> {
-            let about = std::fs::metadata(&path)?;
-            // A pipe is not read, for that could wait.
-            if !about.is_file() || about.len() == 0 {
-                return Ok(true);
-            }
-            let mut file = std::fs::File::open(&path)?;
-            let mut last = [0u8];
-            file.seek(SeekFrom::End(-1))?;
-            file.read_exact(&mut last)?;
-            Ok(last == *b"\n")
-        };
-        match ends_with_a_line() {
-            Ok(ends) => !ends,
-            Err(error) => error.kind() != std::io::ErrorKind::NotFound,
-        }
-    }
-
-    /// The file is opened each time: whoever ships it may have moved it away.
-    fn append(&self, day: Day, text: &[u8]) -> std::io::Result<()> {
-        let path = self.folder.join(format!("{PREFIX}{day}{SUFFIX}"));
-        let mut options = OpenOptions::new();
-        options.append(true).mode(0o600);
-        let open = || match options.clone().create_new(true).open(&path) {
-            Ok(made) => {
-                // Of a command that root runs: the gateway goes on with it.
-                give_to_owner(&made, &path);
-                Ok(made)
-            }
-            Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => options.open(&path),
-            Err(error) => Err(error),
-        };
-        let mut file = match open() {
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
-                make_for_unmapped(&self.folder)?;
-                open()?
-            }
-            opened => opened?,
-        };
-        file.write_all(text)
-    }
-
     /// Deletes the files of too long ago, once a day, and none in the first hour.
     fn clean(&self, writing: &mut Writing) {
         let Some(today) = self.known_time.of_files().map(|time| time.day()) else {
@@ -346,8 +270,6 @@ const SUFFIX: &str = ".jsonl";
 const WRITE_EVERY: Duration = Duration::from_millis(250);
 /// The most receipts that wait: about 60 MB.
 const WAITING_MAX: usize = 100_000;
-/// The most receipts of one write: about half a megabyte.
-const AT_ONCE: usize = 1_000;
 /// The longest wait for what was taken.
 const FLUSH_MAX: Duration = Duration::from_secs(1);
 /// How long the end waits for a disk that does not answer.

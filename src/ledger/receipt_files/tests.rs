@@ -2,6 +2,7 @@
 
 mod ages;
 mod lines;
+mod synced;
 
 use std::os::unix::fs::PermissionsExt;
 
@@ -378,6 +379,6 @@ fn a_file_in_place_of_the_folder_is_said_to_be_no_folder() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("file");
     std::fs::write(&file, "").unwrap();
-    let error = state(&file).append(NOW.day(), b"").unwrap_err();
+    let error = state(&file).open(NOW.day()).unwrap_err();
     assert_eq!(error.kind(), std::io::ErrorKind::NotADirectory);
 }
