@@ -29,6 +29,7 @@ mod owner;
 mod place;
 mod predecessors;
 mod preflight;
+mod producers;
 mod queries;
 mod reads;
 mod receipts;
@@ -53,11 +54,12 @@ use std::time::Duration;
 use self::command::{Command, Commands};
 pub(crate) use self::owner::SERVES_WITHIN;
 pub(super) use self::place::{expect_lock_of, is_new, real};
+use self::producers::Forgetting;
 use self::reports::Reports;
 use self::shared::Shared;
 pub use self::shared::{COMMIT_WINDOW, EmbeddedAccount};
 use self::writer::start_thread;
-use super::admin::{AdminError, AdminOp, AdminReply, RecoverReport};
+use super::admin::{AdminError, AdminOp, AdminReply};
 use super::sqlite::ReceiptBounds;
 use super::store_metrics::StoreMetrics;
 use super::{Figures, Found, STOPPED, StoreError};
@@ -66,7 +68,7 @@ use crate::pure::account::{Denial, Look, Scope};
 use crate::pure::ids::KeyDigest;
 use crate::pure::limits::{Limits, RateView};
 use crate::pure::money::Credits;
-use crate::pure::time::Timestamp;
+use crate::pure::time::{Day, Timestamp};
 
 /// The ledger in memory, with its thread.
 #[derive(Debug)]
@@ -77,6 +79,9 @@ pub struct Embedded {
     reports: Reports,
     /// How much is kept of receipts.
     receipts: ReceiptBounds,
+    /// The day on which it was opened, as far as that was known.
+    opened: Day,
+    forgetting: Forgetting,
     thread: Mutex<Option<std::thread::JoinHandle<()>>>,
     path: PathBuf,
 }
@@ -119,7 +124,6 @@ impl Embedded {
                 .unwrap_or(ReceiptBounds::days(RECEIPT_DAYS)),
         };
         let known = database.known_day(clock.now().day())?;
-        database.forget_producers(known)?;
         database.keep_receipts(receipts, known)?;
         let reports = Reports::open(path)?;
         let shared = Arc::new(Shared::load(&database, clock, lock)?);
@@ -129,6 +133,8 @@ impl Embedded {
             commands: Mutex::new(commands),
             reports,
             receipts,
+            opened: known,
+            forgetting: Forgetting::default(),
             thread: Mutex::new(Some(thread)),
             path: path.to_owned(),
         }))
@@ -166,10 +172,6 @@ impl Embedded {
 
     pub(super) fn now(&self) -> Timestamp {
         self.shared.clock.now()
-    }
-
-    pub(super) fn recovered(&self, report: RecoverReport) {
-        *self.shared.recovered.lock().unwrap_or_else(PoisonError::into_inner) = report;
     }
 
     pub(super) fn rate(&self, cell: &EmbeddedAccount, scope: &Scope, limits: Limits) -> RateView {

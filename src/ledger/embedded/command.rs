@@ -11,6 +11,7 @@ use crate::ledger::admin::{AdminError, AdminOp, AdminReply};
 use crate::ledger::events::Refused;
 use crate::ledger::idempotency::call::{Found, KeyedCall};
 use crate::pure::idempotency::Record;
+use crate::pure::time::Day;
 
 /// The way to the thread.
 #[expect(
@@ -46,6 +47,8 @@ pub(super) enum Command {
     KnownKey(Box<KeyedCall>, oneshot::Sender<Result<Option<Record>, StoreError>>),
     /// Write what waits of idempotency keys.
     WriteKeys,
+    /// Forget the producers that have been silent for long on this day.
+    ForgetProducers(Day),
     /// Commit, give up the file and its lock, say so, and end. When the file cannot be written, nothing changes.
     HandOver(oneshot::Sender<Result<(), StoreError>>),
     /// Commit and end.

@@ -218,6 +218,7 @@ impl Embedded {
         for (hold, cell) in self.shared.predecessors.take() {
             cell.state().release(hold);
         }
+        self.stands_alone();
     }
 }
 

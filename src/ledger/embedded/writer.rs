@@ -167,12 +167,12 @@ impl Committer {
                 Ok(Command::WriteKeys) => {
                     self.write_keys();
                 }
+                Ok(Command::ForgetProducers(today)) => self.forget_producers(today),
                 // The asker may have gone.
                 Ok(Command::Moment(mut moment, taken)) => {
                     let at_hand = self.commit().and_then(|()| moment.take(&self.shared));
                     drop(taken.send(at_hand.map(|()| moment)));
                 }
-                // The asker may have gone.
                 Ok(Command::Flush(written)) => drop(written.send(self.commit())),
                 Err(mpsc::RecvTimeoutError::Timeout) => self.do_what_is_due(),
                 Ok(Command::Close) | Err(mpsc::RecvTimeoutError::Disconnected) => {

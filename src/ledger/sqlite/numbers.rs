@@ -86,9 +86,13 @@ impl Database {
         Ok(last.map_or(today, Day).min(today).min(known))
     }
 
-    /// Forgets the producers that have been silent for long.
-    pub(in crate::ledger) fn forget_producers(&mut self, today: Day) -> Result<(), StoreError> {
-        let mut silent: Vec<(String, i64)> = Vec::new();
+    /// Forgets the producers that have been silent for long, and says who they were. Nothing that one of them owes may stand in a journal
+    /// still: it would be refused for good.
+    pub(in crate::ledger) fn forget_producers(
+        &mut self,
+        today: Day,
+    ) -> Result<Vec<(AccountId, ProducerId, Birth)>, StoreError> {
+        let mut silent: Vec<(AccountId, ProducerId, Birth)> = Vec::new();
         let mut forgotten: HashMap<String, Option<Birth>> = HashMap::new();
         {
             let mut statement = self.connection.prepare(
@@ -101,15 +105,16 @@ impl Database {
                     continue;
                 }
                 let (account, producer): (String, i64) = (row.get(0)?, row.get(1)?);
+                let id: AccountId = account.parse().map_err(corrupt)?;
                 let born = Birth(row.get::<_, Option<u32>>(3)?.unwrap_or_default());
                 let before = row.get::<_, Option<u32>>(4)?.map(Birth);
-                let latest = forgotten.entry(account.clone()).or_insert(before);
+                let latest = forgotten.entry(account).or_insert(before);
                 *latest = (RULES.forget)(*latest, born);
-                silent.push((account, producer));
+                silent.push((id, ProducerId(producer.cast_unsigned()), born));
             }
         }
         if silent.is_empty() {
-            return Ok(());
+            return Ok(silent);
         }
         self.durably(|t| {
             for (account, latest) in &forgotten {
@@ -118,13 +123,14 @@ impl Database {
                     params![account, latest.map(|birth| birth.0)],
                 )?;
             }
-            for (account, producer) in &silent {
+            for (account, producer, _) in &silent {
                 t.execute(
                     "DELETE FROM producers WHERE account = ?1 AND producer = ?2",
-                    params![account, producer],
+                    params![account.as_str(), producer.0.cast_signed()],
                 )?;
             }
             Ok(())
-        })
+        })?;
+        Ok(silent)
     }
 }

@@ -8,7 +8,7 @@ use super::*;
 use crate::ledger::admin::accounts::AccountQuery;
 use crate::ledger::admin::events::EventOp;
 use crate::ledger::admin::operators::Actor;
-use crate::ledger::admin::{Acted, accounts::AccountOp};
+use crate::ledger::admin::{Acted, RecoverReport, accounts::AccountOp};
 use crate::ledger::journal::LiveHold;
 use crate::ledger::remote::{RemoteReply, RemoteReserve};
 use crate::ledger::{Orphan, control, control_socket};

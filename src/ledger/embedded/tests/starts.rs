@@ -6,6 +6,9 @@ use super::posts::thread_of;
 use super::spending::{ask, debit_of, limited};
 use super::*;
 use crate::clock::monotonic;
+use crate::ledger::Orphan;
+use crate::ledger::admin::RecoverReport;
+use crate::pure::numbers::ProducerId;
 use crate::pure::spend::Reset;
 
 fn count(path: &Path, table: &str) -> i64 {
@@ -86,6 +89,77 @@ fn a_clock_that_is_ahead_at_a_start_leaves_out_no_month_that_counts() {
         assert_eq!(figures(), credits(if n == 2 { "0.25" } else { "0.5" }));
         assert!(audit(&store).findings.is_empty());
     }
+}
+
+/// A ledger with two producers that have been silent for long, 77 and 78, and one that has billed today.
+fn with_silent_producers() -> tempfile::TempDir {
+    let rig = rig();
+    let caller = caller_of(&rig.store, &rig.key);
+    let hold = block_on(caller.reserve(&request(1, "1"))).unwrap().unwrap();
+    hold.settle(debit("1"));
+    let Rig { folder, store, .. } = rig;
+    drop((caller, store));
+    let path = folder.path().join("ledger.db");
+    for producer in [77, 78] {
+        let sql =
+            "INSERT INTO producers (account, producer, sequence, day, open, born) VALUES ('acme', ?1, 1, ?2, '', 5)";
+        let silent = rusqlite::params![producer, NOW.day().0 - 31];
+        rusqlite::Connection::open(&path).unwrap().execute(sql, silent).unwrap();
+    }
+    folder
+}
+
+/// What a journal says that a call of a producer owes.
+fn take_late(store: &Arc<Embedded>, producer: u64) -> Result<bool, StoreError> {
+    let owed = Orphan::Owed {
+        debit: debit("0.5"),
+        number: Some(CallNumber::new(ProducerId(producer), 2)),
+    };
+    let place = store.place(&"acme".parse().unwrap()).unwrap();
+    let id = RequestId::from_bytes([u8::try_from(producer).unwrap(); 16]);
+    store.take_over(&place, id, owed, Entry::none())
+}
+
+/// Its clock was set back for a moment: a producer looked silent whose call ran until its process died.
+#[test]
+fn a_start_forgets_silent_producers_once_the_journals_were_recovered() {
+    let folder = with_silent_producers();
+    let path = folder.path().join("ledger.db");
+    let store = open(&folder);
+    let known = || {
+        assert!(
+            audit(&store).findings.is_empty(),
+            "its thread has done what came before"
+        );
+        count(&path, "producers")
+    };
+    assert_eq!(known(), 3);
+    assert_eq!(take_late(&store, 77), Ok(true));
+    store.recovered(RecoverReport::default());
+    assert_eq!(known(), 3, "another process may live that has calls of them");
+    store.predecessors_ended();
+    assert_eq!(known(), 2);
+    assert!(take_late(&store, 78).is_err());
+    assert_eq!(take_late(&store, 77), Ok(false), "it is known still");
+    store.predecessors_ended();
+    assert_eq!(known(), 2);
+    drop(store);
+    assert!(take_late(&open(&folder), 78).is_err());
+}
+
+#[test]
+fn nobody_is_forgotten_for_a_command_or_while_a_journal_is_refused() {
+    let folder = with_silent_producers();
+    let path = folder.path().join("ledger.db");
+    let store = open(&folder);
+    store.predecessors_ended();
+    let refused = RecoverReport {
+        refused: vec!["a journal that could not be read".to_owned()],
+        ..RecoverReport::default()
+    };
+    store.recovered(refused);
+    store.close();
+    assert_eq!(count(&path, "producers"), 3);
 }
 
 const FAR_AHEAD_MS: i64 = 100 * 86_400_000;

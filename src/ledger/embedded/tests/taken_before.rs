@@ -20,6 +20,8 @@ impl Thread {
             commands: Mutex::new(commands),
             reports: Reports::open(&self.path).unwrap(),
             receipts: ReceiptBounds::days(0),
+            opened: NOW.day(),
+            forgetting: Default::default(),
             thread: Mutex::new(None),
             path: self.path.clone(),
         };
