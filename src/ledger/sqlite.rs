@@ -34,7 +34,7 @@ use self::header::{SCHEMA_VERSION, of_another, other_schema};
 pub(super) use self::reader::Reader;
 pub use self::receipt_bounds::ReceiptBounds;
 use self::spending::SpendSums;
-pub(super) use self::spending::SpentRow;
+pub(super) use self::spending::{SPENT_RULE, SpentRow, WrongSpent};
 use self::usage::{UsageRows, UsageSums};
 use super::{AccountRecord, StoreError, folder};
 use crate::failpoints::fault;

@@ -20,6 +20,19 @@ use crate::pure::time::Day;
 /// What a group of debits adds: who spent how much in which period.
 pub(in crate::ledger) type SpendSums = HashMap<(KeyId, Option<EndUserId>, SpendPeriod), Credits>;
 
+/// What a key with limits has spent in all, where that is not what its usage says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(in crate::ledger) struct WrongSpent {
+    pub(in crate::ledger) account: AccountId,
+    pub(in crate::ledger) key: KeyId,
+    /// What its usage says.
+    pub(in crate::ledger) expected: Credits,
+    pub(in crate::ledger) found: Credits,
+}
+
+/// The rule that such a key breaks.
+pub(in crate::ledger) const SPENT_RULE: &str = "usage of the key = spent by the key";
+
 /// A row by its name: up to which one all were looked at. Without one it is before the first.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(in crate::ledger) struct SpentRow {
@@ -165,6 +178,35 @@ impl Database {
     /// What a key with a limit has spent in all is what its usage says, with that of keys which count as it, or the largest amount where that is
     /// more.
     pub(super) fn audit_spending(&self, findings: &mut Vec<AuditFinding>) -> Result<(), StoreError> {
+        findings.extend(self.wrong_spending()?.into_iter().map(|wrong| AuditFinding {
+            account: wrong.account,
+            rule: SPENT_RULE.to_owned(),
+            expected: wrong.expected,
+            found: wrong.found,
+        }));
+        Ok(())
+    }
+
+    /// Makes it that, and says where it was not.
+    pub(in crate::ledger) fn repair_spending(&mut self) -> Result<Vec<WrongSpent>, StoreError> {
+        let all = self.wrong_spending()?;
+        if all.is_empty() {
+            return Ok(all);
+        }
+        self.durably(|t| {
+            for wrong in &all {
+                t.execute(
+                    "UPDATE spent SET spent = ?3 WHERE account = ?1 AND key = ?2 AND end_user = '' AND period = 't'",
+                    params![wrong.account.as_str(), wrong.key.as_str(), wrong.expected.pico()],
+                )?;
+            }
+            Ok(())
+        })?;
+        Ok(all)
+    }
+
+    fn wrong_spending(&self) -> Result<Vec<WrongSpent>, StoreError> {
+        let mut all = Vec::new();
         let others = self.usage_for_other_keys()?;
         let mut statement = self.connection.prepare_cached(&usage_of_spenders())?;
         let mut rows = statement.query([])?;
@@ -174,15 +216,16 @@ impl Database {
             let of_others = others.get(&spender).copied().unwrap_or_default();
             let expected = clamped(usage(row, 3)?.saturating_add(of_others));
             if expected != found {
-                findings.push(AuditFinding {
-                    account: spender.0.parse().map_err(corrupt)?,
-                    rule: "usage of the key = spent by the key".to_owned(),
+                let (account, key) = spender;
+                all.push(WrongSpent {
+                    account: account.parse().map_err(corrupt)?,
+                    key: key.into(),
                     expected,
                     found,
                 });
             }
         }
-        Ok(())
+        Ok(all)
     }
 
     /// What the usage of keys comes to that count as another one, by account and that other key.

@@ -73,6 +73,14 @@ impl AccountState {
             .unwrap_or_default()
     }
 
+    /// Replaces what the key has spent in a period, as a store counted it anew; what it holds stays. Nothing for one that is not tracked.
+    pub fn set_spent(&mut self, key: &KeyId, period: SpendPeriod, spent: Credits) {
+        let key = self.counted_as(key).clone();
+        if let Some(periods) = self.spending.keys.get_mut(&key) {
+            periods.entry(period).or_default().spent = spent;
+        }
+    }
+
     /// What an end user of the key has spent, and holds, in a period.
     pub fn spent_by(&self, key: &KeyId, end_user: EndUserId, period: SpendPeriod) -> Spent {
         let of_key = self.spending.end_users.get(&(self.counted_as(key).clone(), period));

@@ -1,5 +1,9 @@
 //! What an account used in a month, which its usage says: what the audit finds, and what a repair mends.
 
+use std::collections::BTreeMap;
+
+use super::posts::thread_of;
+use super::thread::queued;
 use super::*;
 use crate::ledger::admin::AuditFinding;
 
@@ -71,6 +75,32 @@ fn a_repair_makes_the_month_what_the_usage_says_and_names_what_it_mended() {
         assert_eq!(repair(), [], "{account}: {change}");
         assert!(audit(&store).findings.is_empty());
     }
+}
+
+/// What counts is what memory has, which the audit holds against the usage.
+#[test]
+fn a_repair_mends_the_month_in_memory_with_what_is_queued_since() {
+    let mut thread = thread_of(two_accounts(), 0, Clock::manual(NOW));
+    let [acme, quiet] = ["acme", "quiet"].map(|account| {
+        let accounts = thread.shared.accounts.read().unwrap();
+        Arc::clone(&accounts[&account.parse().unwrap()])
+    });
+    acme.state().set_months(BTreeMap::from([(NOW.month(), credits("9"))]));
+    let stored = thread.committer.database.accounts().unwrap().remove(0);
+    for (n, cell) in [(2, &acme), (3, &quiet)] {
+        let number = CallNumber::new(thread.shared.producer.current(), n);
+        let debit = queued(cell, number, debit("0.25"));
+        thread.shared.queue.lock().unwrap().push(debit);
+    }
+    let mended = thread.committer.repair_month(stored, NOW.month()).unwrap();
+    let expected = AuditFinding {
+        account: "acme".parse().unwrap(),
+        rule: RULE.to_owned(),
+        expected: credits("1.5"),
+        found: credits("8.75"),
+    };
+    assert_eq!(mended, Some(expected));
+    assert_eq!(acme.state().month_used(NOW), credits("1.75"));
 }
 
 /// Usage that somebody else has changed while the ledger runs.

@@ -6,7 +6,7 @@ use crate::ledger::admin::KeyRef;
 use crate::ledger::journal::LiveHold;
 use crate::ledger::key_settings::{AmountChange, KeyChange};
 use crate::pure::account::{Denial, Spent};
-use crate::pure::spend::{EndUser, EndUserId, Reset, Spender};
+use crate::pure::spend::{EndUser, EndUserId, Reset, SpendPeriod, Spender};
 use crate::pure::time::Day;
 
 pub(super) fn limited(rig: &Rig) -> Caller {
@@ -320,4 +320,44 @@ fn the_audit_holds_what_a_key_has_spent_against_its_usage() {
     assert_eq!(finding.rule, "usage of the key = spent by the key");
     let pico = (finding.expected.pico(), finding.found.pico());
     assert_eq!(pico, (500_000_000_000, 500_000_000_001));
+}
+
+/// The audit found it, and nothing mended it.
+#[test]
+fn a_repair_makes_what_a_key_has_spent_what_its_usage_says() {
+    let rig = rig();
+    let before = limited(&rig);
+    let hold = block_on(before.reserve(&ask(&before, 1, "0.8", "anna"))).unwrap();
+    hold.unwrap().settle(debit_of(&before, "0.7"));
+    assert!(audit(&rig.store).findings.is_empty());
+    let Rig { folder, store, .. } = rig;
+    let (account, key) = (before.account.id.clone(), before.key.id.clone());
+    drop((before, store));
+    let file = rusqlite::Connection::open(folder.path().join("ledger.db")).unwrap();
+    let sql = "UPDATE spent SET spent = 5 WHERE end_user = '' AND period = 't'";
+    assert_eq!(file.execute(sql, []).unwrap(), 1);
+    let store = open(&folder);
+    let in_memory = || {
+        store
+            .place(&account)
+            .unwrap()
+            .state()
+            .spent(&key, SpendPeriod::Life)
+            .spent
+    };
+    assert_eq!(in_memory(), Credits::from_pico(5));
+    let found = audit(&store).findings;
+    assert_eq!(found.len(), 1, "{found:?}");
+    assert_eq!(
+        (found[0].expected, found[0].found),
+        (credits("0.7"), Credits::from_pico(5))
+    );
+    for mended in [found, Vec::new()] {
+        let AdminReply::Repaired { findings } = store.run_blocking(AdminOp::Repair).unwrap() else {
+            panic!("no repair");
+        };
+        assert_eq!(findings, mended);
+        assert_eq!(in_memory(), credits("0.7"));
+        assert!(audit(&store).findings.is_empty());
+    }
 }
