@@ -99,7 +99,7 @@ impl ReceiptFiles {
         }
     }
 
-    /// Waits until what was taken is written and on the disk, for a second at most, and not while the files cannot be written. Whether all is. Blocks.
+    /// Waits until what was taken is on the disk, for a second at most, and not while the files cannot be written. Whether all is. Blocks.
     pub(super) fn flush(&self) -> bool {
         let mut queue = self.state.queue();
         let taken = queue.taken;

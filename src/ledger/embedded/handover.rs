@@ -6,16 +6,18 @@
 //! ([`super::take_back`]).
 
 use std::collections::HashSet;
+use std::sync::PoisonError;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use super::Embedded;
+use super::command::Command;
 use super::owner::{Owner, SERVES_WITHIN};
 use super::predecessors::Reading;
 use super::shared::{EmbeddedAccount, Shared};
 use super::spending;
 use crate::clock::monotonic;
-use crate::ledger::admin::{AdminError, AdminOp, AdminReply, ReceiptPage, ReceiptQuery};
+use crate::ledger::admin::{AdminError, AdminOp, AdminReply, ReceiptPage, ReceiptQuery, RecoverReport};
 use crate::ledger::control_socket::{Reached, WAIT_MAX};
 use crate::ledger::journal::LiveHold;
 use crate::ledger::query::{EndUserQuery, EndUserUsage, KeyedRow, UsageQuery};
@@ -218,7 +220,24 @@ impl Embedded {
         for (hold, cell) in self.shared.predecessors.take() {
             cell.state().release(hold);
         }
-        self.stands_alone();
+        if self.forgetting.others_ended() {
+            self.forget_producers();
+        }
+    }
+
+    /// Keeps what this process has recovered from journals when it began, to be shown. Where nothing of them was refused, producers that have
+    /// been silent for long are forgotten, at once or when the processes before this one have ended.
+    pub(in crate::ledger) fn recovered(&self, report: RecoverReport) {
+        let is_whole = report.refused.is_empty();
+        *self.shared.recovered.lock().unwrap_or_else(PoisonError::into_inner) = report;
+        if self.forgetting.recovered(is_whole) {
+            self.forget_producers();
+        }
+    }
+
+    fn forget_producers(&self) {
+        // Where its thread has ended, the next start does it.
+        drop(self.tell(Command::ForgetProducers(self.opened)));
     }
 }
 

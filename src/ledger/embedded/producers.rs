@@ -5,11 +5,8 @@
 use std::sync::PoisonError;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use super::Embedded;
-use super::command::Command;
 use super::writer::Committer;
 use crate::ledger::StoreError;
-use crate::ledger::admin::RecoverReport;
 use crate::pure::time::Day;
 
 /// What of that has come.
@@ -21,28 +18,21 @@ pub(super) struct Forgetting {
     is_alone: AtomicBool,
 }
 
-impl Embedded {
-    /// Keeps what this process has recovered from journals when it began, to be shown. Where nothing of them was refused, producers that have been
-    /// silent for long are forgotten, at once or when the processes before this one have ended.
-    pub(in crate::ledger) fn recovered(&self, report: RecoverReport) {
-        let is_whole = report.refused.is_empty();
-        *self.shared.recovered.lock().unwrap_or_else(PoisonError::into_inner) = report;
-        self.forgetting.is_due.store(is_whole, Ordering::Relaxed);
-        self.forget_when_due();
+impl Forgetting {
+    /// The journals were recovered, wholly or not. Whether producers are to be forgotten now.
+    pub(super) fn recovered(&self, is_whole: bool) -> bool {
+        self.is_due.store(is_whole, Ordering::Relaxed);
+        self.is_now()
     }
 
-    /// All processes before this one have ended, as far as journals tell.
-    pub(super) fn stands_alone(&self) {
-        self.forgetting.is_alone.store(true, Ordering::Relaxed);
-        self.forget_when_due();
+    /// All processes before this one have ended, as far as journals tell. Whether producers are to be forgotten now.
+    pub(super) fn others_ended(&self) -> bool {
+        self.is_alone.store(true, Ordering::Relaxed);
+        self.is_now()
     }
 
-    fn forget_when_due(&self) {
-        let Forgetting { is_due, is_alone } = &self.forgetting;
-        if is_alone.load(Ordering::Relaxed) && is_due.swap(false, Ordering::Relaxed) {
-            // Where its thread has ended, the next start does it.
-            drop(self.tell(Command::ForgetProducers(self.opened)));
-        }
+    fn is_now(&self) -> bool {
+        self.is_alone.load(Ordering::Relaxed) && self.is_due.swap(false, Ordering::Relaxed)
     }
 }
 

@@ -322,8 +322,6 @@ fn end_users_are_as_many_as_are_counted() {
 #[test]
 fn what_a_key_has_spent_is_replaced_where_it_is_counted() {
     let (mut state, newer) = (account(0), KeyId::from("key_newer".to_owned()));
-    state.set_spent(&key(), SpendPeriod::Life, credits(5));
-    assert!(!state.tracks(&key()));
     state.track(&key(), &HashMap::new());
     state.share(&newer, &key());
     state.set_spent(&newer, SpendPeriod::Life, credits(5));
