@@ -239,19 +239,6 @@ pub(super) fn an_account_changes_with_its_terms(rig: &Rig) {
     act(rig, set).unwrap();
     let record = rig.show(&caller).record;
     assert_eq!((record.tier, record.monthly_quota), (Tier::Lite, None));
-    // Its keys are told with either.
-    for terms in [Default::default(), metadata(&[("crm", None)])] {
-        let set = AdminOp::AccountSet {
-            account: "acme".parse().unwrap(),
-            tier: Some(Tier::Lite),
-            quota_pico: None,
-            terms,
-        };
-        match rig.run(set).unwrap() {
-            AdminReply::Account(view) => assert_eq!(view.keys, rig.show(&caller).keys),
-            other => panic!("{other:?}"),
-        }
-    }
     assert_eq!(record.terms.low_balance, expected.terms.low_balance);
     assert!(record.terms.metadata.is_empty(), "{record:?}");
     audit_is_clean(&rig.ledger);

@@ -386,7 +386,10 @@ pub(super) fn a_quota_may_be_nothing_and_not_less(rig: &Rig) {
         quota_pico: Some(Some(pico)),
         terms: Default::default(),
     };
-    rig.run(quota(0)).unwrap();
+    match rig.run(quota(0)).unwrap() {
+        AdminReply::Account(view) => assert_eq!(view, rig.show(&caller)),
+        other => panic!("{other:?}"),
+    }
     assert_eq!(rig.show(&caller).record.monthly_quota, Some(Credits::ZERO));
     let error = rig.run(quota(-1)).unwrap_err();
     assert!(matches!(error, AdminError::Invalid(_)), "{error}");
