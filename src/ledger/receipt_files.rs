@@ -99,6 +99,19 @@ impl ReceiptFiles {
         }
     }
 
+    /// Has what was taken brought to the disk soon. How many receipts were, since the start.
+    pub(super) fn hurry(&self) -> u64 {
+        let mut queue = self.state.queue();
+        queue.hurries = queue.written < queue.taken;
+        self.state.changed.notify_one();
+        queue.taken
+    }
+
+    /// Whether the first so many that were taken are on the disk.
+    pub(super) fn has_written(&self, taken: u64) -> bool {
+        self.state.queue().written >= taken
+    }
+
     /// Waits until what was taken is on the disk, for a second at most, and not while the files cannot be written. Whether all is. Blocks.
     pub(super) fn flush(&self) -> bool {
         let mut queue = self.state.queue();

@@ -124,7 +124,7 @@ impl Whole {
 
     /// Tokens of the text that has left.
     pub(super) fn delivered(&self) -> CompletionTokens {
-        match self.passes() && !self.tap.complete() {
+        match self.passes() && self.is_part() {
             true => self.tap.delivered_before(self.cost.waits_since()),
             false => self.tap.delivered(),
         }
@@ -132,8 +132,13 @@ impl Whole {
 
     /// What its provider reported. Of a chat that passes, and is not whole, that is of more than has left; vectors have a prompt alone.
     pub(super) fn reported(&self) -> Option<Usage> {
-        let is_of_more = self.passes() && !self.tap.complete() && !self.is_vectors;
+        let is_of_more = self.passes() && self.is_part() && !self.is_vectors;
         self.tap.reported().filter(|_| !is_of_more)
+    }
+
+    /// Whether more is to come of it, or waits to leave. Of one with anything behind its end all has come.
+    fn is_part(&self) -> bool {
+        !self.tap.complete() && (self.tap.is_cut() || self.cost.waits_since().is_some())
     }
 
     /// What was used. `began`: something of it came.

@@ -95,7 +95,8 @@ pub(in crate::ledger) fn expect_lock_of(path: &Path) -> Result<(), StoreError> {
     };
     let other = path.with_file_name(name);
     let holds_something = |file: &Path| bytes_of(file).is_ok_and(|bytes| bytes > 0);
-    if other == path || real(&other) == path || !(holds_something(&other) || holds_something(&beside(&other, "-wal"))) {
+    let is_same = OpenFile::at(&other).is_ok_and(|other| OpenFile::at(path).is_ok_and(|own| own == other));
+    if other == path || is_same || !(holds_something(&other) || holds_something(&beside(&other, "-wal"))) {
         return Ok(());
     }
     Err(StoreError::Unavailable(format!(

@@ -11,6 +11,53 @@ use super::place::OpenFile;
 use super::writer::Committer;
 use crate::ledger::StoreError;
 use crate::ledger::journal::Entry;
+use crate::ledger::receipt_files::ReceiptFiles;
+
+/// Entries of which the ledger has committed what they owe, and which stay in the journal until that is on the disk.
+#[derive(Default)]
+pub(super) struct Unsynced {
+    pub(super) entries: Vec<Entry>,
+    /// So many of the first of them wait for their receipts alone, which are in the files once so many are.
+    awaited: Option<(usize, u64)>,
+}
+
+impl Unsynced {
+    fn push(&mut self, entry: Entry) {
+        self.entries.push(entry);
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// All are in the ledger's file, on the disk: closes those whose receipts are too, and has the files hurry for the others. When too many
+    /// wait they are closed all the same.
+    fn close_written(&mut self, files: &ReceiptFiles) {
+        if let Some((count, taken)) = self.awaited
+            && files.has_written(taken)
+        {
+            self.close(count);
+        }
+        if self.awaited.is_none() {
+            let taken = files.hurry();
+            self.awaited = Some((self.len(), taken));
+            if files.has_written(taken) {
+                self.close(self.len());
+            }
+        }
+        if self.len() >= UNSYNCED_MAX {
+            self.close(self.len());
+        }
+    }
+
+    /// Closes the first of them.
+    fn close(&mut self, count: usize) {
+        self.awaited = None;
+        self.entries
+            .drain(..count.min(self.entries.len()))
+            .for_each(|mut entry| entry.close());
+    }
+}
 
 impl Committer {
     /// What an entry stands for is in the file: it is closed once that is on the disk.
@@ -65,30 +112,34 @@ impl Committer {
         }
     }
 
-    /// Brings what was committed to the disk, and frees its places in the journal.
+    /// Brings what was committed to the disk, and frees its places in the journal. `waits`, for a second at most, for the files of receipts, which
+    /// may be on a slow disk; else their entries are looked at again at the next time.
     ///
     /// # Errors
     /// When the disk does not take it: to be tried again.
-    pub(super) fn sync(&mut self) -> Result<(), StoreError> {
+    pub(super) fn sync(&mut self, waits: bool) -> Result<(), StoreError> {
         let synced = self.in_place().and_then(|()| self.database.sync());
         self.tell_unsynced(synced.is_ok());
         synced?;
-        if let Some(files) = self.shared.receipt_files.get()
-            && !files.flush()
-            && self.unsynced.len() < UNSYNCED_MAX
-        {
+        if let Some(files) = self.shared.receipt_files.get() {
             // Until the files have their receipts the journal keeps them: whoever starts next writes them.
-            self.sync_at = crate::clock::monotonic().checked_add(SYNC_EVERY);
-            return Ok(());
+            if waits {
+                files.flush();
+            }
+            self.unsynced.close_written(files);
+        } else {
+            self.unsynced.close(self.unsynced.len());
         }
-        self.unsynced.drain(..).for_each(|mut entry| entry.close());
+        if self.unsynced.len() > 0 {
+            self.sync_at = crate::clock::monotonic().checked_add(SYNC_EVERY);
+        }
         Ok(())
     }
 
     /// The same, again and again until the disk takes it. Told once when it does not, and once when it does again.
     pub(super) fn sync_or_retry(&mut self) {
         let before = self.disk_refuses();
-        match (before, self.sync()) {
+        match (before, self.sync(false)) {
             // That the file is not in its place is told already.
             (false, Err(_)) if self.is_moved => {}
             (false, Err(error)) => log::error!("MONEY: the ledger's file cannot be brought to the disk: {error}"),

@@ -8,14 +8,14 @@ use std::time::{Duration, Instant};
 
 use super::command::{Command, Commands};
 use super::group::sums;
-use super::keys;
 use super::keys_look::KeysLook;
 use super::lease::Lease;
 use super::outage::{Change, Outage, Unwritable};
 use super::owner::Owner;
 use super::place::OpenFile;
 use super::shared::{COMMIT_WINDOW, EmbeddedAccount, QueuedDebit, Shared};
-use super::spending;
+use super::sync::Unsynced;
+use super::{keys, spending};
 use crate::failpoints::point;
 use crate::ledger::admin::credits::CreditPost;
 use crate::ledger::journal::Entry;
@@ -48,7 +48,7 @@ pub(super) struct Committer {
     /// The journal's entries of what had been taken before. What that came to may stand in the queue still.
     taken_before: Vec<Entry>,
     /// The journal's entries of what was committed, until it is on the disk.
-    pub(super) unsynced: Vec<Entry>,
+    pub(super) unsynced: Unsynced,
     /// When the first of what is not on the disk was committed.
     pub(super) unsynced_since: Option<Timestamp>,
     pub(super) commit_at: Option<Instant>,
@@ -102,7 +102,7 @@ impl Committer {
             doubtful: Vec::new(),
             group: 0,
             taken_before: Vec::new(),
-            unsynced: Vec::new(),
+            unsynced: Unsynced::default(),
             unsynced_since: None,
             commit_at: None,
             done_at: None,
@@ -178,7 +178,7 @@ impl Committer {
                 Ok(Command::Close) | Err(mpsc::RecvTimeoutError::Disconnected) => {
                     self.commit_at_the_end();
                     self.write_keys();
-                    match self.sync() {
+                    match self.sync(true) {
                         Ok(()) => self.empty_log(),
                         Err(error) => log::error!("MONEY: the ledger's file cannot be brought to the disk: {error}"),
                     }
@@ -205,7 +205,7 @@ impl Committer {
         };
         cells.iter().for_each(|cell| drop(cell.state()));
         self.write_keys();
-        let written = self.commit().and_then(|()| self.sync());
+        let written = self.commit().and_then(|()| self.sync(true));
         match written {
             // Calls look for the successor's socket from now on, not for ours.
             Ok(()) => control_socket::step_aside(&self.path),

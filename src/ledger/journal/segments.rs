@@ -2,10 +2,11 @@
 //!
 //! A segment is written before it is mapped, so that a full disk is an error when it grows and never a fault when it is used.
 
+use std::collections::HashSet;
 use std::fs::File;
 use std::io;
-use std::os::unix::fs::FileExt;
-use std::sync::OnceLock;
+use std::os::unix::fs::{FileExt, MetadataExt};
+use std::sync::{LazyLock, Mutex, OnceLock, PoisonError};
 
 use memmap2::{Advice, MmapOptions, MmapRaw};
 
@@ -65,6 +66,13 @@ impl Segments {
     /// # Errors
     /// When some of it cannot be read.
     pub(super) fn read_through(&self) -> io::Result<()> {
+        let about = self.file.metadata()?;
+        let state = [about.dev(), about.ino(), about.size()];
+        let state = (state, (about.mtime(), about.mtime_nsec()));
+        let read = || READ.lock().unwrap_or_else(PoisonError::into_inner);
+        if read().contains(&state) {
+            return Ok(());
+        }
         let end = offset(self.from + SEGMENTS_MAX * self.each)?;
         let (mut at, mut piece) = (0, vec![0; READ_BYTES]);
         while at < end {
@@ -75,17 +83,21 @@ impl Segments {
                 Err(error) => return Err(error),
             }
         }
+        let mut read = read();
+        if read.len() >= READ_FILES_MAX {
+            read.clear();
+        }
+        read.insert(state);
         Ok(())
     }
 
-    /// Has every page that is mapped count as changed. The kernel does that, so that nobody here races with those who write there; one of
-    /// before 5.14 cannot.
-    pub(super) fn dirty(&self) {
-        for map in self.maps.iter().map_while(OnceLock::get) {
-            if let Err(error) = map.advise(Advice::PopulateWrite) {
-                log::debug!("pages of the journal are not written again: {error}");
-            }
-        }
+    /// Has every page that is mapped count as changed. The kernel does that, so that nobody here races with those who write there.
+    ///
+    /// # Errors
+    /// Where a page cannot be written; of the kind `InvalidInput` from a kernel of before 5.14, which cannot do it.
+    pub(super) fn dirty(&self) -> io::Result<()> {
+        let mut maps = self.maps.iter().map_while(OnceLock::get);
+        maps.try_for_each(|map| map.advise(Advice::PopulateWrite))
     }
 
     /// Maps what another process wrote, as far as there are whole items of this size.
@@ -134,5 +146,10 @@ fn offset(at: usize) -> io::Result<u64> {
 }
 
 static ZEROS: [u8; 64 << 10] = [0; 64 << 10];
+/// Files that were read through, as they were then: one that waits for months is not read again by each look. Its device, number and length,
+/// and when it was changed last.
+static READ: LazyLock<Mutex<HashSet<FileState>>> = LazyLock::new(Mutex::default);
+type FileState = ([u64; 3], (i64, i64));
+const READ_FILES_MAX: usize = 1024;
 /// How much is read at once.
 const READ_BYTES: usize = 64 << 10;

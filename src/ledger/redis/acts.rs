@@ -101,7 +101,7 @@ impl Shared {
         let Err(error) = self.confirm(&link, &[&acts]).await else {
             return Ok(reply);
         };
-        let error = match self.unconfirmed(&link, &left, error).await {
+        let error = match self.done_unconfirmed(&link, &left, reply, error).await {
             Ok(reply) => return Ok(reply),
             Err(error) => error,
         };

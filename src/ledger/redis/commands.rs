@@ -69,7 +69,7 @@ impl Shared {
         }
         match confirmed {
             Ok(()) => Ok(reply),
-            Err(error) => self.unconfirmed(&own, &left, error).await,
+            Err(error) => self.done_unconfirmed(&own, &left, reply, error).await,
         }
     }
 

@@ -11,6 +11,7 @@ use super::reply;
 use super::script;
 use super::server_health::{Change, channel};
 use super::shared::{Shared, key_name, read_record, record_text};
+use super::unconfirmed::Left;
 use crate::ledger::KeyRecord;
 use crate::ledger::admin::{AdminError, AdminReply, KeyRef};
 use crate::ledger::rotation::{Rotation, over, taken};
@@ -54,8 +55,12 @@ impl Shared {
         self.confirm(link, &[&account, &of_account, &of_id, &key_name(&rotation.digest)])
             .await?;
         self.end_key(link, &old_digest, rotation).await?;
-        self.confirm(link, &[&key_name(&old_digest)]).await?;
-        Ok(AdminReply::Key(new))
+        // From here on the customer may have the new one alone.
+        let left = Left::Successor(rotation.digest, key.clone());
+        match self.confirm(link, &[&key_name(&old_digest)]).await {
+            Ok(()) => Ok(AdminReply::Key(new)),
+            Err(error) => self.done_unconfirmed(link, &left, AdminReply::Key(new), error).await,
+        }
     }
 
     /// A key's record, and the same as it is kept.

@@ -223,7 +223,8 @@ impl RedisLedger {
         // What a caller's earlier call gives back may still have been on its way. Nobody is refused for that, and where it does not come in
         // time, nobody knows whether there is credit.
         if let Err(denial) = &outcome
-            && !matches!(denial, Denial::Stopped(_))
+            && !matches!(denial, Denial::Stopped(_) | Denial::Requests(_))
+            && request.limits.concurrency > 0
             && under_way
         {
             shared.barrier(account).await?;

@@ -18,8 +18,8 @@ use crate::pure::operator::operator_id;
 pub(super) enum Left {
     /// A key that nobody has.
     Key(KeyDigest),
-    /// The same in place of another one, which may have ended, or end after so many milliseconds.
-    Successor(KeyDigest, KeyRef, i64),
+    /// The same in place of another one, which may have ended.
+    Successor(KeyDigest, KeyRef),
     /// The operator of a token that nobody has.
     Operator(String),
     /// What stands there, and what to do about it.
@@ -31,11 +31,9 @@ impl Left {
         let digest = |hex: &str, left: fn(KeyDigest) -> Left| KeyDigest::from_hex(hex).map(left);
         let left = match op {
             AdminOp::KeyCreate { digest: hex, .. } => digest(hex, Left::Key),
-            AdminOp::KeyRotate {
-                digest: hex,
-                key,
-                overlap_ms,
-            } => KeyDigest::from_hex(hex).map(|digest| Left::Successor(digest, key.clone(), *overlap_ms)),
+            AdminOp::KeyRotate { digest: hex, key, .. } => {
+                KeyDigest::from_hex(hex).map(|digest| Left::Successor(digest, key.clone()))
+            }
             AdminOp::Operator(OperatorOp::Create { digest: hex, .. }) => {
                 digest(hex, |digest| Left::Operator(operator_id(&digest)))
             }
@@ -75,13 +73,10 @@ impl Shared {
                 let revoked = self.revoke_unseen(link, digest).await;
                 said("key", KeyId::of(digest).as_str(), revoked)
             }
-            Left::Successor(digest, old, overlap_ms) => {
-                let revoked = match self.succeeded(link, digest, (old, *overlap_ms)).await {
+            Left::Successor(digest, old) => {
+                let revoked = match self.succeeded(link, digest, old).await {
                     Ok(Some(new)) => {
-                        let id = &new.id;
-                        log::warn!(
-                            "the key {id} is there in place of another one, whose end a fail-over may lose: {why}"
-                        );
+                        warn_of_end(&new.id, &error);
                         return Ok(AdminReply::Key(new));
                     }
                     Ok(None) => self.revoke_unseen(link, digest).await,
@@ -110,31 +105,38 @@ impl Shared {
         })
     }
 
-    /// The key of a rotation, where the one before has ended for it, or ends: without the new one its customer would have none. A replica had
-    /// the new one before.
-    async fn succeeded(
-        &self,
-        link: &Link,
-        new: &KeyDigest,
-        (old, overlap_ms): (&KeyRef, i64),
-    ) -> Result<Option<KeyRecord>, AdminError> {
+    /// The key of a rotation at once, where that has ended the one before, though its answer was lost: without the new one its customer would
+    /// have none.
+    async fn succeeded(&self, link: &Link, new: &KeyDigest, old: &KeyRef) -> Result<Option<KeyRecord>, AdminError> {
         let digest = self.digest_of(link, old).await?;
         let mut command = redis::cmd("HGET");
         command.arg(key_name(&digest)).arg("successor");
         let successor = self.command(link, command).await?;
-        let is_ended = match overlap_ms {
-            0 => successor != Value::Nil && reply::text(&successor)? == KeyId::of(new).as_str(),
-            _ => {
-                let (old, _) = self.record_of(link, &digest).await?;
-                let ends = self.time(link).await?.plus_millis(overlap_ms);
-                old.revoked.is_none() && old.expires.is_some_and(|expires| expires <= ends)
-            }
-        };
-        if !is_ended {
+        if successor == Value::Nil || reply::text(&successor)? != KeyId::of(new).as_str() {
             return Ok(None);
         }
         let (new, _) = self.record_of(link, new).await?;
         Ok(new.revoked.is_none().then_some(new))
+    }
+
+    /// What is answered of a command that is done, of which a step behind it is not confirmed.
+    ///
+    /// # Errors
+    /// As [`Shared::unconfirmed`]. A rotation is answered all the same: a replica has the new key, and the old one has ended, or ends.
+    pub(super) async fn done_unconfirmed(
+        &self,
+        link: &Link,
+        left: &Left,
+        reply: AdminReply,
+        error: AdminError,
+    ) -> Result<AdminReply, AdminError> {
+        match (left, &reply) {
+            (Left::Successor(..), AdminReply::Key(new)) => {
+                warn_of_end(&new.id, &error);
+                Ok(reply)
+            }
+            _ => self.unconfirmed(link, left, error).await,
+        }
     }
 
     /// Revokes a key whose text nobody has. False where there is none.
@@ -146,6 +148,10 @@ impl Shared {
         self.cache.forget_key(digest);
         Ok(!reply::list(&revoked)?.is_empty())
     }
+}
+
+fn warn_of_end(new: &KeyId, why: &AdminError) {
+    log::warn!("the key {new} is there in place of another one, whose end a fail-over may lose: {why}");
 }
 
 fn said(what: &str, id: &str, revoked: Result<bool, AdminError>) -> String {

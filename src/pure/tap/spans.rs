@@ -15,8 +15,8 @@ pub(super) struct Spans {
     pub(super) escaped: bool,
     /// The usage object that stands in the document's root, with its braces: the last of them. While it is open its end is 0.
     pub(super) usage: Range<usize>,
-    /// Bytes of text before that one, and before the last of the others.
-    pub(super) text_before: [u64; 2],
+    /// Bytes of text before that one, and before each of the others.
+    text_before: (u64, Vec<u64>),
     /// A usage stands there that is no object.
     pub(super) usage_is_none: bool,
     /// The usage objects that stand elsewhere (in a choice, in Groq's object), and earlier ones of the root: the first
@@ -32,17 +32,16 @@ impl Spans {
 
     /// A usage object of the root begins at this place, behind so many bytes of text.
     pub(super) fn start_usage(&mut self, place: usize, text_before: u64) {
-        self.text_before[0] = text_before;
         let earlier = std::mem::replace(&mut self.usage, place..0);
+        let before_earlier = std::mem::replace(&mut self.text_before.0, text_before);
         if earlier.end > 0 {
-            self.note_other_usage(earlier);
+            self.note_other_usage(earlier, before_earlier);
         }
     }
 
     /// One that stands elsewhere begins at this place.
     pub(super) fn start_other_usage(&mut self, place: usize, text_before: u64) {
-        self.text_before[1] = text_before;
-        self.note_other_usage(place..0);
+        self.note_other_usage(place..0, text_before);
     }
 
     /// It has ended, before this place.
@@ -69,9 +68,22 @@ impl Spans {
             .flatten()
     }
 
-    fn note_other_usage(&mut self, span: Range<usize>) {
+    /// How many bytes of text stand before the usage object that begins at `place`; before one that is not noted, none.
+    pub(super) fn text_before(&self, place: usize) -> u64 {
+        let (of_root, of_others) = &self.text_before;
+        if self.usage.start == place {
+            return *of_root;
+        }
+        let mut others = self.other_usages.iter().zip(of_others);
+        others
+            .find(|(other, _)| other.start == place)
+            .map_or(0, |(_, bytes)| *bytes)
+    }
+
+    fn note_other_usage(&mut self, span: Range<usize>, text_before: u64) {
         if self.other_usages.len() < Spans::OTHER_USAGES_MAX {
             self.other_usages.push(span);
+            self.text_before.1.push(text_before);
         }
     }
 }

@@ -124,9 +124,7 @@ impl WholeTap {
         let Some(place) = waits_since else {
             return CompletionTokens(all);
         };
-        let [before_usage, before_other] = self.reading.spans.text_before;
-        let is_of_root = self.reading.spans.usage.start == place;
-        let passed = u128::from(if is_of_root { before_usage } else { before_other });
+        let passed = u128::from(self.reading.spans.text_before(place));
         let bytes = u128::from(counter.bytes()).max(1);
         let tokens = u128::from(all).saturating_mul(passed) / bytes;
         CompletionTokens(u64::try_from(tokens).map_or(all, |tokens| tokens.min(all)))

@@ -38,19 +38,24 @@ impl Committer {
         let expected = stored.kept.months.get(&month).copied().unwrap_or_default();
         let in_memory = {
             let mut state = cell.state();
-            // What was queued since is in memory alone.
-            let (mut months, mut queued) = (stored.kept.months, Credits::ZERO);
-            for_each_queued(&self.shared, &cell, |debit| {
-                let cost = debit.debit.as_ref().map_or(Credits::ZERO, |debit| debit.cost);
-                let used = months.entry(debit.month).or_default();
-                *used = used.saturating_add(cost);
-                if debit.month == month {
-                    queued = queued.saturating_add(cost);
-                }
-            });
             let used = state.months().get(&month).copied().unwrap_or_default();
-            state.set_months(months);
-            used.saturating_sub(queued)
+            if used == expected {
+                // All settlements wait while the queue is looked through.
+                used
+            } else {
+                // What was queued since is in memory alone.
+                let (mut months, mut queued) = (stored.kept.months, Credits::ZERO);
+                for_each_queued(&self.shared, &cell, |debit| {
+                    let cost = debit.debit.as_ref().map_or(Credits::ZERO, |debit| debit.cost);
+                    let used = months.entry(debit.month).or_default();
+                    *used = used.saturating_add(cost);
+                    if debit.month == month {
+                        queued = queued.saturating_add(cost);
+                    }
+                });
+                state.set_months(months);
+                used.saturating_sub(queued)
+            }
         };
         let (kept_month, kept) = self.database.month(&account).map_err(failed)?;
         let in_record = if kept_month == month { kept } else { Credits::ZERO };

@@ -238,7 +238,7 @@ fn nothing_is_written_to_a_file_that_is_not_in_its_place() {
         assert!(matches!(&added, Err(AdminError::Store(_))), "{added:?}");
         let lines = logged(|| thread.committer.sync_or_retry());
         assert_eq!(lines, Vec::<String>::new(), "it is told already");
-        assert!(thread.committer.sync().is_err(), "the journal keeps its entries");
+        assert!(thread.committer.sync(true).is_err(), "the journal keeps its entries");
         std::fs::rename(&aside, &thread.path).unwrap();
         thread.committer.commit_or_retry();
         assert!(!thread.shared.unwritable.load(Ordering::Relaxed));

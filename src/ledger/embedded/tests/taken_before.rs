@@ -95,7 +95,7 @@ fn a_debit_that_the_file_has_keeps_its_place_until_that_is_on_the_disk() {
         Ok(true)
     );
     thread.committer.commit().unwrap();
-    thread.committer.sync().unwrap();
+    thread.committer.sync(true).unwrap();
     thread.committer.sync_at = None;
     assert!(told.try_iter().all(|command| matches!(command, Command::Commit)));
 
@@ -106,7 +106,7 @@ fn a_debit_that_the_file_has_keeps_its_place_until_that_is_on_the_disk() {
     thread.committer.commit().unwrap();
     assert!(kept.stands());
     assert!(thread.committer.sync_at.is_some());
-    thread.committer.sync().unwrap();
+    thread.committer.sync(true).unwrap();
     assert!(!kept.stands());
     assert_eq!(store.figures(&cell).balance, credits("9"));
 }
@@ -124,12 +124,12 @@ fn a_debit_that_waits_to_be_written_keeps_its_place_until_it_is() {
     file.execute_batch("CREATE TRIGGER full BEFORE UPDATE ON accounts BEGIN SELECT RAISE(FAIL, 'full'); END")
         .unwrap();
     thread.committer.commit().unwrap_err();
-    thread.committer.sync().unwrap();
+    thread.committer.sync(true).unwrap();
     assert!(kept.stands());
     file.execute_batch("DROP TRIGGER full").unwrap();
     thread.committer.commit().unwrap();
     assert!(kept.stands());
-    thread.committer.sync().unwrap();
+    thread.committer.sync(true).unwrap();
     assert!(!kept.stands());
 }
 
@@ -143,7 +143,7 @@ fn a_call_that_was_given_back_before_keeps_its_place_until_that_is_on_the_disk()
     store.release(&cell, request_id(1), Some(number), kept.entry(number));
     assert!(kept.stands());
     thread.committer.commit().unwrap();
-    thread.committer.sync().unwrap();
+    thread.committer.sync(true).unwrap();
     assert!(!kept.stands());
 }
 
@@ -169,7 +169,7 @@ fn a_debit_that_a_successor_took_keeps_its_place_until_that_is_on_the_disk() {
     assert!(thread.shared.queue.lock().unwrap().is_empty());
     assert!(kept.stands());
     thread.committer.commit().unwrap();
-    thread.committer.sync().unwrap();
+    thread.committer.sync(true).unwrap();
     assert!(!kept.stands());
     let balance = cell.state().balance();
     assert_eq!(balance, credits("9"));

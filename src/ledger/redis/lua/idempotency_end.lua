@@ -20,7 +20,8 @@ local bytes = redis.call('HINCRBY', keys.records, 'bytes', length)
 while bytes > most do
   local oldest = redis.call('ZRANGE', keys.stored, 0, 0)[1]
   if not oldest then
-    -- What was counted beside this answer is gone.
+    -- What was counted beside this answer is gone, or nobody knows any more when it expires.
+    redis.call('DEL', keys.answers)
     redis.call('HSET', keys.records, 'bytes', length)
     break
   end

@@ -13,6 +13,7 @@ use crate::ledger::tests::redis_group::RedisUnderSentinels;
 use crate::ledger::tests::redis_server::{RedisServer, until};
 use crate::ledger::tests::rig::{block_on, caller_of, debit, request_id};
 use crate::ledger::{Caller, KeyedCall, Ledger, StoreError, TakenKey, Taking};
+use crate::pure::account::Denial;
 use crate::pure::idempotency::{Answer, Fingerprint, KeyName, KeyRefusal, Repeated, State};
 use crate::pure::limits::LimitOverrides;
 
@@ -320,4 +321,12 @@ fn a_call_is_not_refused_for_what_is_still_on_its_way() {
         "{:?}",
         refused.map(|held| held.err())
     );
+    // Nothing that is given back changes how many requests there were.
+    let mut beyond = request(3, "1");
+    beyond.limits.rpm = 1;
+    let refused = block_on(caller.reserve(&beyond)).unwrap();
+    assert!(matches!(refused.err(), Some(Denial::Requests(_))));
+    let (scope, limits) = (beyond.scope.clone(), request(4, "1").limits);
+    let repeated = block_on(caller.count_repeated(request_id(4), scope, limits));
+    assert!(matches!(repeated, Ok(Ok(_))), "{repeated:?}");
 }

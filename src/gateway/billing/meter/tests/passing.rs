@@ -29,7 +29,13 @@ fn what_has_not_left_of_an_answer_that_breaks_off_is_not_owed_whatever_was_repor
     // Half of the text stands before it.
     let within = format!(r#"{TEXT}"}},"usage":{USAGE}}},{{"index":1,"message":{{"content":"one two three"#);
     assert_eq!(owed(&books, 3, &within), (3, Some(9), true));
-    assert_eq!(owed(&books, 4, TEXT), (3, None, true));
+    let next = |index: u32| format!(r#"}},"usage":{USAGE}}},{{"index":{index},"message":{{"content":"one two three"#);
+    let twice = format!(r#"{TEXT}"{}"{}"#, next(1), next(2));
+    assert_eq!(owed(&books, 4, &twice), (3, Some(9), true));
+    assert_eq!(owed(&books, 5, TEXT), (3, None, true));
+    // All has left, and something follows it that is none of it.
+    let whole = format!(r#"{TEXT}"}}}}],"usage":{USAGE}}}x"#);
+    assert_eq!(owed(&books, 6, &whole), (3, Some(9), false));
 }
 
 /// A process that is killed leaves what the journal says.
