@@ -13,7 +13,7 @@ use super::message::Message;
 use super::receiver::{Receiver, TELL_MAX};
 use crate::failpoints::point;
 use crate::ledger::Ledger;
-use crate::ledger::admin::events::{Delivery, Event, EventOp};
+use crate::ledger::admin::events::{Delivery, Event, EventKind, EventOp};
 use crate::ledger::admin::{AdminError, AdminOp, AdminReply};
 use crate::ledger::events::DUE_WITHIN_MS;
 use crate::pure::time::Timestamp;
@@ -152,9 +152,17 @@ impl Telling {
         before.cloned().chain(progress.all.iter().map(Told::delivery)).collect()
     }
 
-    /// Whether it goes before every webhook has it that wants it.
+    /// Whether it goes before every webhook has it that waits for it. One that was configured since is told what is left of the last three days,
+    /// and loses nothing of before; nor is anything lost with the operator's test.
     fn is_dropped(&self) -> bool {
-        self.event.is_too_old && !self.receivers.is_empty()
+        let Event {
+            kind,
+            deliveries,
+            is_too_old,
+            ..
+        } = &self.event;
+        let waits = |url: &str| deliveries.iter().any(|known| !known.done && known.url == url);
+        *is_too_old && *kind != EventKind::Test && self.receivers.iter().any(|(delivery, _)| waits(&delivery.url))
     }
 
     async fn settle(&self, deliveries: Vec<Delivery>, is_dropped: bool) -> Result<AdminReply, AdminError> {

@@ -14,22 +14,51 @@ async fn counted(teller: &Teller) -> (u64, u64) {
     }
 }
 
-/// A webhook is away for three days: its events went, and no figure told of it.
+/// A webhook is away for three days: its events went, and no figure told of it. Then those of before it was configured counted, too.
 #[tokio::test]
 async fn an_event_that_a_webhook_did_not_get_for_three_days_counts_as_dropped() {
-    let (away, _socket) = unheard();
-    for (webhooks, dropped) in [
-        (vec![away], 1),
-        // Nobody wants it.
-        (Vec::new(), 0),
+    let ((away, _socket), (added, _other)) = (unheard(), unheard());
+    let none: Vec<Webhook> = Vec::new();
+    for (before, webhooks, dropped, what) in [
+        (vec![away.clone()], vec![away.clone()], 1, "it was away"),
+        (
+            vec![away.clone()],
+            vec![away.clone(), added.clone()],
+            1,
+            "one of them waited",
+        ),
+        (vec![away.clone()], none.clone(), 0, "nobody wants it any more"),
+        (vec![away], vec![added.clone()], 0, "another one was put in its place"),
+        (none, vec![added], 0, "there was no webhook, and nobody was told"),
     ] {
         let (folder, clock) = (tempfile::tempdir().unwrap(), Clock::manual(NOW));
         let mut teller = Teller::start(&folder.path().join("ledger.db"), &clock);
         teller.make_account().await;
         teller.post(1).await;
+        // Without webhooks a gateway does not look.
+        if !before.is_empty() {
+            teller = teller.look(&before, None, || unreachable!()).await;
+        }
+        assert_eq!(counted(&teller).await, (1, 0), "{what}");
         clock.advance(KEEP_MS + 1);
         teller = teller.look(&webhooks, None, || unreachable!()).await;
-        assert_eq!(counted(&teller).await, (0, dropped));
+        assert_eq!(counted(&teller).await, (0, dropped), "{what}");
+    }
+}
+
+#[tokio::test]
+async fn an_operators_test_that_nobody_got_is_not_dropped() {
+    let ((away, _socket), clock) = (unheard(), Clock::manual(NOW));
+    let folder = tempfile::tempdir().unwrap();
+    let mut teller = Teller::start(&folder.path().join("ledger.db"), &clock);
+    let data = serde_json::json!({ "url": away.url });
+    let test = Event::new("evt_x".to_owned(), EventKind::Test, NOW, None, data);
+    teller.run(AdminOp::Event(EventOp::Raise(test))).await;
+    for open in [1, 0] {
+        assert_eq!(counted(&teller).await.1, 0);
+        teller = teller.look(std::slice::from_ref(&away), None, || unreachable!()).await;
+        assert_eq!(counted(&teller).await, (open, 0));
+        clock.advance(KEEP_MS + 1);
     }
 }
 
