@@ -214,7 +214,11 @@ impl UsageShown {
         };
         match self.total_requests.saturating_sub(summed) {
             0 => String::new(),
-            missing => format!("{why} {}: they are in no {whose}'s sums\n", counted(missing, "call")),
+            // The sums were read before the total.
+            missing => format!(
+                "{why} {}, or they were billed meanwhile: they are in no {whose}'s sums\n",
+                counted(missing, "call")
+            ),
         }
     }
 
