@@ -135,9 +135,10 @@ impl Window {
         self.tokens
     }
 
-    /// Milliseconds until the window ends.
+    /// Milliseconds until the window ends; 0 when nothing counts in it. The second try of a call, whose request counted in the window before,
+    /// may open one with its tokens alone.
     pub fn reset_ms(self, now: Timestamp) -> u64 {
-        if self.requests == 0 {
+        if self.requests == 0 && self.tokens == 0 {
             return 0;
         }
         u64::try_from(Window::MILLIS.saturating_sub(now.since(self.started))).unwrap_or(0)
@@ -174,6 +175,13 @@ mod tests {
             "a clock that stepped back opens a fresh window"
         );
         assert_eq!(window.reset_ms(Timestamp(1_010_000)), 50_000);
+    }
+
+    #[test]
+    fn a_window_of_tokens_alone_ends_after_a_minute_and_an_empty_one_is_not_open() {
+        let window = Window::default().at(Timestamp(1_000_000));
+        assert_eq!(window.reset_ms(Timestamp(1_010_000)), 0);
+        assert_eq!(window.with_tokens(7).reset_ms(Timestamp(1_010_000)), 50_000);
     }
 
     #[test]

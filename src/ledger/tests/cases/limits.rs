@@ -48,6 +48,19 @@ pub(super) fn the_limits_are_exact(rig: &Rig) {
     let again = rig.reserve(&caller, &ask(7, 1)).unwrap();
     assert_eq!(again.rate().remaining_requests, 4);
     again.release();
+    // A second try whose first one counted in the window before: there are tokens in this one, and no requests.
+    rig.clock.advance(60_000);
+    let second_try = ReserveRequest {
+        is_counted: true,
+        ..ask(8, 10)
+    };
+    let granted = rig.reserve(&caller, &second_try).unwrap();
+    let view = granted.rate();
+    assert_eq!(
+        (view.remaining_requests, view.remaining_tokens, view.reset_ms),
+        (5, 90, 60_000)
+    );
+    granted.release();
     audit_is_clean(&rig.ledger);
 }
 
