@@ -38,8 +38,10 @@ pub(super) fn meaning(status: u16) -> &'static str {
     match status {
         400 => "The request is malformed, or names what there is not.",
         401 => "The key is missing, wrong, expired or revoked.",
-        402 => "Too little credit, or the month's quota is used up.",
-        403 => "The tier or the domain lock forbids it, or the account is suspended or closed (`metadata.reason`).",
+        402 => "Too little credit, or the month's quota, or the hard limit of the key or its end user, is used up.",
+        403 => {
+            "The tier, or the key's domains, models or addresses forbid it, or the account is suspended or closed (`metadata.reason`)."
+        }
         404 => "There is no such model, or no such call.",
         408 => "The body did not arrive in time.",
         409 => {
@@ -47,7 +49,7 @@ pub(super) fn meaning(status: u16) -> &'static str {
         }
         413 => "The body is too large.",
         429 => {
-            "A rate limit, a busy provider, too many wrong keys from this address, too large bodies at once, or too many reports at once."
+            "A rate limit, a busy provider, too many wrong keys from this address, too large bodies at once, too many reports at once, or too many idempotency keys of the key. Or too many end users of the key: without `Retry-After`, and with `x-should-retry: false`."
         }
         431 => "The header fields are too large.",
         500 => "The gateway or the provider failed.",
