@@ -46,6 +46,9 @@ impl Changes {
 /// Changes an account, in one step. A gateway of an earlier version changes tier and quota in that step alone, and is asked for the rest then.
 pub(super) fn set(account: AccountId, changes: &Changes, config: &Config) -> Result<AdminReply, Failure> {
     let terms = changes.terms();
+    if let Some(change) = &terms {
+        check(change)?;
+    }
     if let Some(change) = &terms
         && changes.tier.is_none()
         && changes.monthly_quota.is_none()
@@ -81,6 +84,18 @@ pub(super) fn set(account: AccountId, changes: &Changes, config: &Config) -> Res
         ]);
         Failure::new(format!("{failure} (changed already: {changed}; perhaps not: {failed})"))
     })
+}
+
+/// Refuses what no account can have. A control character may stand in a value of before there was a rule for it, and be said again: only the
+/// ledger knows that.
+fn check(change: &TermsChange) -> Result<(), Failure> {
+    let mut certain = change.clone();
+    certain.metadata.retain(|_, value| {
+        let text = value.as_deref().unwrap_or_default();
+        !text.chars().any(char::is_control)
+    });
+    let changed = AccountTerms::default().changed(&certain);
+    changed.map(drop).map_err(Failure::wrong_usage)
 }
 
 /// Whether an account is told without a change of its terms.

@@ -123,6 +123,7 @@ pub(super) fn run(command: KeyCommand, config: &Config, format: Format) -> Resul
             if *change == KeyChange::default() {
                 return Err(Failure::wrong_usage("nothing to change: see tollgate key set --help"));
             }
+            check(&change)?;
             match ask(config, AdminOp::KeySet { key, change })? {
                 AdminReply::Key(record) => {
                     let answer = Answer::of(&Changed(KeyShown::of(record)), format)?;
@@ -140,6 +141,17 @@ pub(super) fn run(command: KeyCommand, config: &Config, format: Format) -> Resul
             }
         }
     }
+}
+
+/// Refuses what no key can have. Whether it has a limit that can be reset only the ledger knows.
+fn check(change: &KeyChange) -> Result<(), Failure> {
+    let without_resets = KeyChange {
+        limit_reset: None,
+        end_user_limit_reset: None,
+        ..change.clone()
+    };
+    let applied = without_resets.applied(&KeySettings::default());
+    applied.map(drop).map_err(Failure::wrong_usage)
 }
 
 /// Makes a plain key for an account: no limits of its own, no expiry.
@@ -163,7 +175,7 @@ fn create(config: &Config, args: CreateArgs) -> Result<(ApiKey, KeyId), Failure>
         .settings
         .change()
         .applied(&KeySettings::default())
-        .map_err(Failure::new)?;
+        .map_err(Failure::wrong_usage)?;
     let op = AdminOp::KeyCreate {
         digest: key.digest().to_hex(),
         account: args.account,

@@ -49,6 +49,51 @@ fn what_cannot_be_meant_is_status_2_whatever_the_ledger_has() {
     assert!(!place.ledger().exists());
 }
 
+/// Each was 1, most of them once the ledger had been asked.
+#[test]
+fn settings_that_nothing_can_have_are_status_2_whatever_the_ledger_has() {
+    let place = Place::new();
+    let label = format!("--label {}", "x".repeat(101));
+    let models = "--model a/b ".repeat(101);
+    let (name, value) = ("n".repeat(65), "x".repeat(513));
+    for (words, says) in [
+        (
+            "key create --account acme --limit-reset daily".to_owned(),
+            "no limit to reset",
+        ),
+        (format!("key create --account acme {label}"), "a label has 1 to 100"),
+        (format!("key create --account acme {models}"), "at most 100 models"),
+        (format!("key set key_0123456789abcdef {label}"), "a label has 1 to 100"),
+        (format!("key set key_0123456789abcdef {models}"), "at most 100 models"),
+        (
+            format!("account set acme --meta {name}=x"),
+            "metadata has names of 1 to 64",
+        ),
+        (
+            format!("account set acme --tier pro --meta n={value}"),
+            "values of at most 512 bytes",
+        ),
+    ] {
+        let outcome = place.run(&words);
+        assert!(
+            outcome.status == 2 && outcome.stdout.is_empty() && outcome.stderr.contains(says),
+            "{words}: {outcome:?}"
+        );
+    }
+    assert!(!place.ledger().exists());
+    // What the ledger may have is its to say.
+    place.json("account create acme --tier pro");
+    let (_, made) = place.json("key create --account acme");
+    let id = made["id"].as_str().unwrap();
+    assert!(
+        place
+            .error(&format!("key set {id} --limit-reset daily"))
+            .contains("no limit to reset")
+    );
+    let control = place.error("account set acme --meta n=a\u{1}b");
+    assert!(control.contains("without control characters"), "{control}");
+}
+
 /// They were ignored, and what was meant for a gateway elsewhere was done on the ledger of this machine.
 #[test]
 fn what_goes_with_the_address_of_a_gateway_elsewhere_is_refused_without_it() {
