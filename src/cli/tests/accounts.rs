@@ -260,11 +260,16 @@ fn an_account_is_run_as_a_business_through_the_gateway_that_owns_the_file() {
 fn terms_that_are_refused_leave_tier_and_quota_as_they_are() {
     let place = Place::new();
     place.json("account create acme --tier pro");
-    let note = "x".repeat(513);
-    let error = place.error(&format!(
-        "account set acme --tier enterprise --monthly-quota 7 --meta note={note}"
-    ));
-    assert!(error.contains("values of at most 512 bytes"), "{error}");
+    let set = |note: &str| format!("account set acme --tier enterprise --monthly-quota 7 --meta note={note}");
+    // One that nobody can have, and one that the ledger refuses.
+    let outcome = place.run(&set(&"x".repeat(513)));
+    assert!(
+        outcome.status == 2 && outcome.stderr.contains("values of at most 512 bytes"),
+        "{}",
+        outcome.stderr
+    );
+    let error = place.error(&set("x\u{1}"));
+    assert!(error.contains("control characters"), "{error}");
     let (_, shown) = place.json("account show acme");
     assert_eq!(
         (&shown["tier"], &shown["own_quota"]),

@@ -87,6 +87,7 @@ impl Rig {
         let ledger = Ledger::Embedded(store);
         let caller = caller_of(&ledger, "acme", balance, Default::default());
         let recovered = recover(self.folder.path(), &ledger);
+        ledger.recovered(recovered.clone());
         let journal = Journal::open(self.folder.path());
         self.process = Some(Process {
             ledger,
