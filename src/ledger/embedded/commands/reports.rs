@@ -101,8 +101,8 @@ impl Committer {
 }
 
 /// Looks at the account's calls that are queued for the file. To be called while the account is locked: nothing of it is queued then.
-fn for_each_queued(shared: &Shared, cell: &Arc<EmbeddedAccount>, mut look: impl FnMut(&QueuedDebit)) {
+fn for_each_queued(shared: &Shared, cell: &Arc<EmbeddedAccount>, look: impl FnMut(&QueuedDebit)) {
     let queue = shared.queue.lock().unwrap_or_else(PoisonError::into_inner);
     let of_account = queue.iter().filter(|queued| Arc::ptr_eq(&queued.cell, cell));
-    of_account.for_each(|queued| look(queued));
+    of_account.for_each(look);
 }
