@@ -10,6 +10,7 @@ pub mod import;
 pub mod mistakes;
 mod network;
 mod operator;
+mod port;
 mod provider;
 mod range;
 mod raw;

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use serde::Deserialize;
 
-use super::{required, variable};
+use super::{port, required, variable};
 use crate::pure::request_body::{MaximumField, StreamUsage};
 use crate::pure::usage::CompletionFrom;
 
@@ -138,7 +138,7 @@ impl BaseUrl {
             return Err(bad());
         }
         let own_port = if tls { 443 } else { 80 };
-        let port = url.port_u16().unwrap_or(own_port);
+        let port = port::of(url.authority().ok_or_else(bad)?, own_port)?;
         let authority = if port == own_port {
             host.clone()
         } else {

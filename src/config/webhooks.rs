@@ -6,7 +6,7 @@ use http::Uri;
 use serde::Deserialize;
 
 use super::error::nearest;
-use super::variable;
+use super::{port, variable};
 use crate::pure::webhook::{EventKind, Secret, is_public};
 
 /// Somebody who is told of events.
@@ -119,7 +119,7 @@ fn webhook(raw: RawWebhook, environment: &dyn Fn(&str) -> Option<String>) -> Res
     }
     Ok(Webhook {
         tls,
-        port: authority.port_u16().unwrap_or(if tls { 443 } else { 80 }),
+        port: port::of(authority, if tls { 443 } else { 80 }).map_err(bad)?,
         authority: authority.as_str().to_owned(),
         path: match uri.path_and_query().map_or("", |path| path.as_str()) {
             path if path.starts_with('/') => path.to_owned(),
@@ -236,6 +236,14 @@ mod tests {
             ("{ url: 'ftp://x', secret_env: A }", "does not begin with https://"),
             ("{ url: 'https://', secret_env: A }", "no address such as"),
             ("{ url: '/x', secret_env: A }", "does not begin with https://"),
+            (
+                "{ url: 'https://x.example:80000', secret_env: A }",
+                "a port from 1 to 65535",
+            ),
+            (
+                "{ url: 'https://x.example:8443x/y', secret_env: A }",
+                "a port from 1 to 65535",
+            ),
             ("{ url: 'https://u:p@x.example', secret_env: A }", "no name or password"),
             (
                 "{ url: 'http://x.example', secret_env: A, allow_private: true }",

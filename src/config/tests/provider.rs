@@ -60,3 +60,29 @@ fn whether_a_stream_is_asked_for_its_usage_is_said_or_known_by_the_address() {
     let wrong = parse("providers: { p: { base_url: 'https://a.example', stream_usage: never } }");
     assert!(wrong.unwrap_err().to_string().contains("unasked"));
 }
+
+/// It was the scheme's own port: the credential went to another service of the host.
+#[test]
+fn a_port_that_is_none_is_a_mistake() {
+    for port in [":0", ":80000", ":8443x", ":+8443"] {
+        for scheme in ["http", "https"] {
+            let text = format!("providers:\n  p:\n    base_url: '{scheme}://a.example{port}/v1'\n");
+            let error = parse(&text).expect_err(port).to_string();
+            let says = format!(
+                "base_url: \"a.example{port}\": what stands behind the host is not : and a port from 1 to 65535"
+            );
+            assert!(error.starts_with("t.yaml:3: ") && error.ends_with(&says), "{error}");
+        }
+        let traces = parse(&format!("traces:\n  endpoint: 'http://a.example{port}'\n"));
+        assert!(traces.is_err(), "{port}");
+    }
+    for (host, port) in [
+        ("a.example", 443),
+        ("a.example:", 443),
+        ("[::1]", 443),
+        ("[::1]:8443", 8443),
+    ] {
+        let config = parse(&format!("providers: {{ p: {{ base_url: 'https://{host}/v1' }} }}")).unwrap();
+        assert_eq!(config.providers["p"].base_url.port, port, "{host}");
+    }
+}
