@@ -23,6 +23,7 @@ pub(crate) mod stamps;
 mod store;
 mod stripe;
 mod traces;
+mod unstated;
 mod values;
 mod variable;
 mod wallet;
@@ -36,6 +37,7 @@ use self::checked::checked;
 pub(crate) use self::error::{explain, nearest};
 use self::error::{line_of, placed, repeated};
 use self::raw::Raw;
+use self::unstated::Unstated;
 use crate::pure::catalogue::Catalogue;
 use crate::pure::time::Timestamp;
 use crate::pure::yaml_lines;
@@ -132,6 +134,11 @@ impl Config {
         let (text, shown) = (without_mark(text), without_mark(shown));
         if let Some(error) = repeated(&self.catalogue, text) {
             return (None, vec![error]);
+        }
+        let unstated = Unstated::of_catalogue(text);
+        if !unstated.is_empty() {
+            let mistakes = unstated.iter().map(|key| fail(key.line(shown), key.problem()));
+            return (None, mistakes.collect());
         }
         let (catalogue, found) = match Catalogue::read(text, self.markup) {
             Ok(read) => read,

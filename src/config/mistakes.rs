@@ -8,6 +8,7 @@ use serde_yaml_ng::{Mapping, Value};
 use super::error::{entry_of, key_of, line_of, line_of_path, nearest, said};
 use super::raw::Raw;
 use super::shape::{Mended, Step, steps};
+use super::unstated::Unstated;
 use super::{Config, ConfigError, without_mark};
 use crate::pure::catalogue::{Catalogue, CatalogueError};
 use crate::pure::yaml_lines;
@@ -171,10 +172,15 @@ impl CatalogueShapes<'_> {
             }
         };
         for (number, model) in models.iter().enumerate() {
+            let unstated = Unstated::of_model(number, model);
+            for key in &unstated {
+                self.tell(key.line(self.text), key.problem());
+            }
             let mended = Mended::of(model.clone(), &|text| {
                 Catalogue::entry_shape(text).map_err(|error| said(&error))
             });
-            for mistake in &mended.mistakes {
+            let is_told = |path: &[Step]| unstated.iter().any(|key| key.path == path);
+            for mistake in mended.mistakes.iter().filter(|mistake| !is_told(&mistake.path)) {
                 let dot = match mistake.problem.split_once(": ") {
                     Some((head, _)) if !head.contains(' ') => ".",
                     _ => ": ",
@@ -185,7 +191,7 @@ impl CatalogueShapes<'_> {
                     problem,
                 );
             }
-            match mended.mistakes.is_empty() {
+            match mended.mistakes.is_empty() && unstated.is_empty() {
                 true => sound.push(model.clone()),
                 false => self
                     .wrong
@@ -197,7 +203,8 @@ impl CatalogueShapes<'_> {
 
     /// The purposes whose defaults have the right shape.
     fn sound_purposes(&mut self, whole: &Mapping) -> Value {
-        let Some(purposes) = whole.get("purposes") else {
+        // Without a value it has none, as where it is left out.
+        let Some(purposes) = whole.get("purposes").filter(|purposes| !purposes.is_null()) else {
             return Value::Mapping(Mapping::new());
         };
         let mended = Mended::of(purposes.clone(), &|text| shape_of::<HashMap<String, String>>(text));

@@ -49,6 +49,16 @@ pub fn in_item(text: &str, list: &str, number: usize, path: &[&str]) -> Option<u
     Some(found.unwrap_or(at))
 }
 
+/// The line, from 1, on which a key stands without a value in such an entry; nothing where it does not.
+pub fn unstated_in_item(text: &str, list: &str, number: usize, key: &str) -> Option<usize> {
+    let start = in_item(text, list, number, &[])?.checked_sub(1)?;
+    let dash = indent(text.lines().nth(start)?);
+    let lines = text.lines().enumerate().skip(start);
+    let mut entry = lines.take_while(|(at, line)| *at == start || is_blank(line) || indent(line) > dash);
+    let found = entry.find(|(_, line)| !is_blank(line) && has_unstated(line, key));
+    found.map(|(at, _)| at.saturating_add(1))
+}
+
 /// The lines, from 1, of all entries with this id.
 pub fn of_entries(text: &str, id: &str) -> Vec<usize> {
     let is_it = |line: &str| {
@@ -124,6 +134,23 @@ fn names(line: &str, key: &str, flow: bool) -> bool {
             .is_some_and(|rest| rest.trim_start_matches('"').trim_start().starts_with(':'))
     };
     begins(bare) || (flow && line.split(['{', ',']).skip(1).any(begins))
+}
+
+/// Whether a line has the key with nothing behind it, or with YAML's null.
+fn has_unstated(line: &str, key: &str) -> bool {
+    line.split(['{', ',', '}', '[', ']']).any(|part| {
+        let part = part
+            .trim_start()
+            .trim_start_matches("- ")
+            .trim_start()
+            .trim_start_matches('"');
+        let rest = part
+            .strip_prefix(key)
+            .map(|rest| rest.trim_start_matches('"').trim_start());
+        let value = rest.and_then(|rest| rest.strip_prefix(':'));
+        let value = value.map(|value| value.split('#').next().unwrap_or_default().trim());
+        matches!(value, Some("" | "~" | "null" | "Null" | "NULL"))
+    })
 }
 
 fn indent(line: &str) -> usize {

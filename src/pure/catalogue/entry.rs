@@ -102,6 +102,9 @@ pub(super) fn checked(raw: RawModel, markup: Markup) -> Result<Model, CatalogueE
     if raw.targets.is_empty() {
         return fail("targets is empty: no provider is named");
     }
+    if raw.targets.iter().any(|target| target.model.trim().is_empty()) {
+        return fail("targets has one without a model: the name that its provider knows it by");
+    }
     Ok(Model {
         pricing: prices.usual().pricing,
         prices,
