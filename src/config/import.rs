@@ -1,6 +1,9 @@
 //! An import from file to file: the list and its rules are read, and the catalogue is replaced in one step, or left as it is.
 
-use std::path::Path;
+use std::fs::{File, Metadata};
+use std::io::{Error, ErrorKind};
+use std::os::unix::fs::{MetadataExt, fchown};
+use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 use super::doubts::price_max;
@@ -48,7 +51,8 @@ pub(crate) fn read_rules(path: &Path) -> Result<Rules, ConfigError> {
 /// Imports `list`, which was read from `source`, by the rules of a file.
 ///
 /// # Errors
-/// When the rules, the list, the catalogue as it is, or what would become of it has a mistake: the catalogue is left as it is.
+/// When the rules, the list, the catalogue as it is, or what would become of it has a mistake, or when somebody else changes the catalogue
+/// meanwhile: it is left as it is.
 pub fn import(config: &Config, rules: &Path, source: &Path, list: &str, write: Write) -> Result<Import, ConfigError> {
     let rules_at = rules;
     let rules = read_rules(rules_at)?;
@@ -64,21 +68,22 @@ pub fn import(config: &Config, rules: &Path, source: &Path, list: &str, write: W
     };
     let mut imported = Imported::read(list, &rules).map_err(refused)?;
     let path = &config.catalogue;
-    let old_text = match std::fs::read_to_string(path) {
-        Ok(text) => without_mark(&text).to_owned(),
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => String::new(),
+    let before = match std::fs::read_to_string(path) {
+        Ok(text) => Some(text),
+        Err(error) if error.kind() == ErrorKind::NotFound => None,
         Err(error) => return Err(ConfigError::new(path, error.to_string())),
     };
+    let old_text = without_mark(before.as_deref().unwrap_or_default());
     let old = if old_text.trim().is_empty() {
         Catalogue::default()
     } else {
-        config.catalogue_of(&old_text)?
+        config.catalogue_of(old_text)?
     };
     let here = |error: crate::pure::import::ImportError| ConfigError::new(path, error.problem);
     if write == Write::UnlessDoubtful {
         imported.distrust_new(&old);
     }
-    let new_text = imported.into_catalogue(&old_text, &rules).map_err(here)?;
+    let new_text = imported.into_catalogue(old_text, &rules).map_err(here)?;
     let new = config.catalogue_of(&new_text).map_err(|error| {
         let problem = format!(
             "after this import it would be wrong, so it is left as it is: {}",
@@ -100,7 +105,7 @@ pub fn import(config: &Config, rules: &Path, source: &Path, list: &str, write: W
     let keeps_time = write == Write::UnlessDoubtful && own > 0;
     let time = std::fs::metadata(path).and_then(|file| file.modified());
     if written {
-        replace(path, &new_text, time.ok().filter(|_| keeps_time))
+        replace(path, before.as_deref(), &new_text, time.ok().filter(|_| keeps_time))
             .map_err(|error| ConfigError::new(path, error.to_string()))?;
     }
     Ok(Import {
@@ -113,22 +118,35 @@ pub fn import(config: &Config, rules: &Path, source: &Path, list: &str, write: W
     })
 }
 
-/// Writes a file beside the old one and puts it in its place, so that no reader sees half of it. It is as old as `time` says, else new.
-fn replace(path: &Path, text: &str, time: Option<SystemTime>) -> std::io::Result<()> {
+/// Writes a file beside the old one and puts it in its place, so that no reader sees half of it: where a symbolic link leads, and with owner,
+/// group and mode of the old one. It is as old as `time` says, else new.
+///
+/// # Errors
+/// When it cannot be written so, or when the old one does not say `before` any more, for somebody else has changed it.
+fn replace(path: &Path, before: Option<&str>, text: &str, time: Option<SystemTime>) -> std::io::Result<()> {
     use std::io::Write as _;
+    let place = place_of(path)?;
     // Another gateway or command may do the same at this moment, in another container under the same number of a process.
-    let fresh = path.with_extension(format!("{}.new", crate::clock::unique().simple()));
-    let mut file = std::fs::File::create_new(&fresh)?;
+    let fresh = place.with_extension(format!("{}.new", crate::clock::unique().simple()));
+    let mut file = File::create_new(&fresh)?;
     let mut write = || {
         file.write_all(text.as_bytes())?;
+        if let Ok(old) = std::fs::metadata(&place) {
+            give(&file, &old)?;
+            file.set_permissions(old.permissions())?;
+        }
         if let Some(time) = time {
             file.set_modified(time)?;
         }
         file.sync_all()?;
-        if let Ok(old) = std::fs::metadata(path) {
-            file.set_permissions(old.permissions())?;
+        let is_as_before = match std::fs::read_to_string(&place) {
+            Ok(now) => before == Some(now.as_str()),
+            Err(error) => before.is_none() && error.kind() == ErrorKind::NotFound,
+        };
+        match is_as_before {
+            true => std::fs::rename(&fresh, &place),
+            false => Err(Error::other(CHANGED)),
         }
-        std::fs::rename(&fresh, path)
     };
     let written = write();
     if written.is_err() {
@@ -137,6 +155,35 @@ fn replace(path: &Path, text: &str, time: Option<SystemTime>) -> std::io::Result
     }
     written
 }
+
+/// Where a file is, or is to be: a symbolic link stays, and what it leads to is replaced.
+fn place_of(path: &Path) -> std::io::Result<PathBuf> {
+    match path.canonicalize() {
+        Err(error) if error.kind() == ErrorKind::NotFound && path.symlink_metadata().is_err() => Ok(path.to_owned()),
+        place => place,
+    }
+}
+
+/// Gives a new file the owner and the group of an old one: with others, whoever has changed the catalogue so far could not any more.
+fn give(file: &File, old: &Metadata) -> std::io::Result<()> {
+    let new = file.metadata()?;
+    let differs = |old: u32, new: u32| Some(old).filter(|old| *old != new);
+    let (owner, group) = (differs(old.uid(), new.uid()), differs(old.gid(), new.gid()));
+    if owner.is_none() && group.is_none() {
+        return Ok(());
+    }
+    fchown(file, owner, group).map_err(|error| {
+        let (user, uid, gid) = (new.uid(), old.uid(), old.gid());
+        Error::new(
+            error.kind(),
+            format!(
+                "the user {user} cannot keep its owner and group, {uid}:{gid} ({error}): give it to that user (chown)"
+            ),
+        )
+    })
+}
+
+const CHANGED: &str = "it was changed meanwhile: run it again";
 
 #[cfg(test)]
 mod tests;

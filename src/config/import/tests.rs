@@ -1,6 +1,7 @@
 //! Imports from file to file, as a command and a refresh make them.
 
-use std::fs::{File, create_dir, write};
+use std::fs::{File, create_dir, read_dir, read_to_string, write};
+use std::os::unix::fs::{PermissionsExt, chown, symlink};
 use std::time::{Duration, SystemTime};
 
 use tempfile::TempDir;
@@ -223,4 +224,63 @@ fn rules_are_beside_the_catalogue_or_beside_the_configuration_or_in_conf() {
     );
     let config = Config::parse(&other.join("tollgate.yaml"), &text, &|_| None).unwrap();
     assert_eq!(config.catalogue_refresh.unwrap().rules, one.join("import.yaml"));
+}
+
+/// The import made its text of the one before: what was written since, such as an operator's own price, would be gone.
+#[test]
+fn a_catalogue_that_was_changed_meanwhile_is_left_as_it_is() {
+    let place = Place::new();
+    let path = place.folder.path().join("catalogue.yaml");
+    write(&path, "now").unwrap();
+    for before in [Some("before"), Some(""), None] {
+        let error = replace(&path, before, "new", None).unwrap_err();
+        assert_eq!(error.to_string(), "it was changed meanwhile: run it again");
+        assert_eq!(read_to_string(&path).unwrap(), "now", "{before:?}");
+    }
+    let files = || read_dir(place.folder.path()).unwrap().count();
+    assert_eq!(files(), 2, "the rules and the catalogue");
+    replace(&path, Some("now"), "new", None).unwrap();
+    assert_eq!(read_to_string(&path).unwrap(), "new");
+    std::fs::remove_file(&path).unwrap();
+    assert!(
+        replace(&path, Some("new"), "newer", None).is_err(),
+        "somebody took it away"
+    );
+    replace(&path, None, "newer", None).unwrap();
+    assert_eq!((read_to_string(&path).unwrap().as_str(), files()), ("newer", 2));
+}
+
+/// A catalogue in a folder under version control, which the gateway's folder has a link to: the link became a file, and the next change in
+/// that folder was not seen.
+#[test]
+fn a_catalogue_behind_a_link_is_replaced_where_the_link_leads() {
+    let place = Place::new();
+    let (link, folder) = (&place.config.catalogue, place.folder.path().join("repository"));
+    create_dir(&folder).unwrap();
+    let behind = folder.join("models.yaml");
+    write(&behind, "").unwrap();
+    symlink(&behind, link).unwrap();
+    assert!(place.import(&[("p/m0", USUAL)], Write::Yes).unwrap().written);
+    assert!(link.symlink_metadata().unwrap().is_symlink());
+    assert!(read_to_string(&behind).unwrap().contains("p/m0"));
+    assert_eq!(read_dir(&folder).unwrap().count(), 1);
+    std::fs::remove_file(&behind).unwrap();
+    let error = place.import(&[("p/m0", USUAL)], Write::Yes).unwrap_err();
+    assert!(error.problem.contains("No such file"), "a link to nothing: {error}");
+}
+
+/// An import by root took the file from whoever keeps the catalogue.
+#[test]
+fn a_catalogue_keeps_its_owner_its_group_and_its_mode() {
+    let place = Place::new();
+    place.import(&[("p/m0", USUAL)], Write::Yes).unwrap();
+    let path = &place.config.catalogue;
+    std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o640)).unwrap();
+    // Only root can; for anybody else it stays as it is.
+    let given = chown(path, Some(12_345), Some(23_456)).is_ok();
+    let import = place.import(&[("p/m0", "0.000002")], Write::Yes).unwrap();
+    let about = std::fs::metadata(path).unwrap();
+    assert_eq!((import.written, about.mode() & 0o777), (true, 0o640));
+    let is_given = (about.uid(), about.gid()) == (12_345, 23_456);
+    assert_eq!(is_given, given);
 }
