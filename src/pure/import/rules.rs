@@ -4,10 +4,12 @@ use std::collections::BTreeMap;
 
 use rust_decimal::Decimal;
 use serde::Deserialize;
+use serde_yaml_ng::Value;
 
 use crate::pure::catalogue::Purpose;
 use crate::pure::ids::Tier;
 use crate::pure::money::ProviderPrice;
+use crate::pure::yaml_lines;
 
 /// The rules, as their file has them.
 #[derive(Clone, Debug, Deserialize)]
@@ -86,12 +88,24 @@ impl Rules {
     /// Reads and checks the rules.
     ///
     /// # Errors
-    /// With serde's words and line, or with what is missing.
+    /// With serde's words and line, or with what is missing or makes no sense.
     pub fn parse(yaml: &str) -> Result<Rules, String> {
+        if let Some(problem) = unstated(yaml) {
+            return Err(problem);
+        }
         let rules: Rules = serde_yaml_ng::from_str(yaml).map_err(|error| error.to_string())?;
-        let last = rules.tiers.last();
-        if !last.is_some_and(|rule| rule.id.is_none() && rule.prompt_max.is_none() && rule.completion_max.is_none()) {
-            return Err("tiers: the last rule must have no condition, so that every model has a tier".to_owned());
+        let fits_all =
+            |rule: &TierRule| rule.id.is_none() && rule.prompt_max.is_none() && rule.completion_max.is_none();
+        match rules.tiers.iter().position(fits_all) {
+            None => {
+                return Err("tiers: the last rule must have no condition, so that every model has a tier".to_owned());
+            }
+            Some(first) if first.saturating_add(1) < rules.tiers.len() => {
+                return Err(format!(
+                    "tiers[{first}]: it has no condition, so that no rule behind it counts: only the last may have none"
+                ));
+            }
+            Some(_) => {}
         }
         if let Some(unknown) = rules.defaults.keys().find(|name| Purpose::parse(name).is_none()) {
             return Err(format!("defaults.{unknown}: no such purpose"));
@@ -143,6 +157,25 @@ impl Pattern {
     pub fn fits(&self, text: &str) -> bool {
         self.0.split('|').any(|pattern| one_fits(pattern.trim(), text))
     }
+}
+
+/// What is said of the first key of a rule that stands there without a value: read as left out, a condition would hold for every model.
+fn unstated(yaml: &str) -> Option<String> {
+    let whole: Value = serde_yaml_ng::from_str(yaml).ok()?;
+    ["tiers", "purposes"].into_iter().find_map(|list| {
+        let rules = whole.get(list)?.as_sequence()?.iter().enumerate();
+        let mut unstated = rules.filter_map(|(number, rule)| {
+            let mut keys = rule.as_mapping()?.iter();
+            let (key, _) = keys.find(|(_, value)| value.is_null())?;
+            Some((number, key.as_str()?))
+        });
+        let (number, key) = unstated.next()?;
+        let line = yaml_lines::unstated_in_item(yaml, list, number, key);
+        let at = line.map(|line| format!(" at line {line}")).unwrap_or_default();
+        Some(format!(
+            "{list}[{number}].{key}: it has no value: leave the key out, or give it one{at}"
+        ))
+    })
 }
 
 fn one_fits(pattern: &str, text: &str) -> bool {
@@ -297,5 +330,35 @@ mod tests {
         assert!(error.contains("no condition"), "{error}");
         assert!(Rules::parse("provider: x\ntiers: [ { tier: free } ]\ndefaults: { talk: a/b }").is_err());
         assert!(Rules::parse("provider: x\ntiers: [ { tier: free } ]\npurpose: []").is_err());
+    }
+
+    /// A template whose variable was empty sold every model to the first tier, and listed it for each purpose.
+    #[test]
+    fn a_condition_without_a_value_is_a_mistake() {
+        for value in ["", " null", " ~"] {
+            for (list, key, rules) in [
+                (
+                    "tiers[0]",
+                    "prompt_max",
+                    format!("tiers:\n  - tier: free\n    prompt_max:{value}\n  - tier: pro\n"),
+                ),
+                (
+                    "purposes[0]",
+                    "output",
+                    format!("tiers: [ {{ tier: pro }} ]\npurposes:\n  - {{ purposes: [chat], output:{value} }}\n"),
+                ),
+            ] {
+                let error = Rules::parse(&format!("provider: x\n{rules}")).expect_err(&rules);
+                let says = format!("{list}.{key}: it has no value: leave the key out, or give it one at line 4");
+                assert_eq!(error, says, "{rules}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_rule_without_a_condition_is_the_last_of_the_tiers() {
+        let error = Rules::parse("provider: x\ntiers: [ { tier: free }, { tier: pro, id: 'a/*' }, { tier: pro } ]")
+            .unwrap_err();
+        assert!(error.starts_with("tiers[0]: it has no condition"), "{error}");
     }
 }
