@@ -18,10 +18,13 @@ pub(super) fn unstated(text: &str) -> Option<String> {
     if let Some(key) = STATED.iter().find(|key| is_null(&root, key)) {
         return Some(problem(key));
     }
-    if let Some(receipts) = root.get("receipts")
-        && let Some(key) = STATED_OF_RECEIPTS.iter().find(|key| is_null(receipts, key))
-    {
-        return Some(format!("receipts: {}", problem(key)));
+    let mut of_parts = STATED_OF_PARTS.iter().filter_map(|(part, keys)| {
+        let of = root.get(part)?;
+        let key = keys.iter().find(|key| is_null(of, key))?;
+        Some(format!("{part}: {}", problem(key)))
+    });
+    if let Some(problem) = of_parts.next() {
+        return Some(problem);
     }
     // Without a value a tier's limit would be the built-in one, and a webhook's events all that there are.
     let tiers = root.get("tiers").and_then(Value::as_mapping).into_iter().flatten();
@@ -44,7 +47,7 @@ pub(super) fn unstated(text: &str) -> Option<String> {
     of_tiers.chain(of_webhooks).chain(of_providers).next()
 }
 
-const STATED: [&str; 8] = [
+const STATED: [&str; 11] = [
     "store",
     "store_env",
     "tls",
@@ -53,10 +56,35 @@ const STATED: [&str; 8] = [
     "stripe",
     "catalogue_refresh",
     "traces",
+    "body_memory_bytes_max",
+    "body_memory_bytes_per_key_max",
+    "body_memory_bytes_per_address_max",
 ];
-const STATED_OF_RECEIPTS: [&str; 3] = ["files", "keep_days", "bytes_max"];
+const STATED_OF_PARTS: [(&str, &[&str]); 3] = [
+    (
+        "receipts",
+        &["files", "keep_days", "bytes_max", "per_account_max", "files_keep_days"],
+    ),
+    (
+        "idempotency",
+        &[
+            "store_answers",
+            "answer_bytes_max",
+            "bytes_per_key_max",
+            "bytes_max",
+            "keys_per_key_max",
+        ],
+    ),
+    ("catalogue_refresh", &["rules"]),
+];
 const STATED_OF_TIERS: [&str; 4] = ["rpm", "tpm", "concurrency", "monthly_quota"];
-const STATED_OF_PROVIDERS: [&str; 2] = ["api_key_env", "ca_file"];
+const STATED_OF_PROVIDERS: [&str; 5] = [
+    "api_key_env",
+    "ca_file",
+    "completion_from",
+    "maximum_field",
+    "stream_usage",
+];
 
 #[cfg(test)]
 mod tests {
@@ -128,7 +156,36 @@ mod tests {
                     format!("webhooks: [{{ url: \"https://h\", secret_env: S, events: {value} }}]"),
                     "events",
                 ),
+                (
+                    format!("providers:\n  p:\n    base_url: http://p\n    completion_from: {value}"),
+                    "completion_from",
+                ),
+                (
+                    format!("providers:\n  p:\n    base_url: http://p\n    maximum_field: {value}"),
+                    "maximum_field",
+                ),
+                (
+                    format!("providers:\n  p:\n    base_url: http://p\n    stream_usage: {value}"),
+                    "stream_usage",
+                ),
+                (
+                    format!(
+                        "providers: {{ p: {{ base_url: \"http://p\" }} }}\ncatalogue_refresh:\n  provider: p\n  every_minutes: 1\n  rules: {value}"
+                    ),
+                    "rules",
+                ),
                 (format!("receipts:\n  keep_days: {value}"), "keep_days"),
+                (format!("receipts:\n  per_account_max: {value}"), "per_account_max"),
+                (
+                    format!("receipts:\n  files: r\n  files_keep_days: {value}"),
+                    "files_keep_days",
+                ),
+                (format!("idempotency:\n  store_answers: {value}"), "store_answers"),
+                (format!("idempotency:\n  bytes_max: {value}"), "bytes_max"),
+                (
+                    format!("threads: 2\nbody_memory_bytes_max: {value}"),
+                    "body_memory_bytes_max",
+                ),
                 (format!("threads: 2\ntraces: {value}"), "traces"),
                 (format!("threads: 2\ncatalogue_refresh: {value}"), "catalogue_refresh"),
             ] {
