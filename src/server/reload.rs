@@ -83,6 +83,9 @@ impl Reloader {
             Ok(mut new) => {
                 new.keep_tls_of(&old);
                 report(&self.began, &old, &new);
+                if self.began.operator.is_some() {
+                    new.config.keep_operators_of(&old.config);
+                }
                 if !files(&new.config).eq(files(&old.config)) {
                     self.seen = seen_of(&new);
                 }
@@ -328,6 +331,26 @@ mod tests {
         let path = folder.join("t.yaml");
         let text = std::fs::read_to_string(&path).unwrap();
         std::fs::write(&path, text.replace("catalogue.yaml", "next.yaml")).unwrap();
+    }
+
+    /// The hook answered 404, and names with a dot 421, though the listener went on.
+    #[test]
+    fn a_listener_of_operators_that_is_taken_out_goes_on_with_its_names_until_the_next_start() {
+        let folder = tempfile::tempdir().unwrap();
+        catalogue(&folder.path().join("catalogue.yaml"), "0.000001");
+        drop(read(folder.path()));
+        let path = folder.path().join("t.yaml");
+        let without = std::fs::read_to_string(&path).unwrap();
+        let listener = "operator_listen: 127.0.0.1:1\noperator_hosts: [ops.example.com]\n";
+        std::fs::write(&path, format!("{without}{listener}")).unwrap();
+        let upstreams = Upstreams::default();
+        let snapshot = Snapshot::load(Config::load(&path).unwrap(), &upstreams).unwrap();
+        let current = Arc::new(ArcSwap::from_pointee(snapshot));
+        let mut reloader = Reloader::new(&current, upstreams, |_| None);
+        std::fs::write(&path, without).unwrap();
+        assert!(matches!(reloader.check(true), Reloaded::Changed));
+        let kept = current.load().config.operator.clone().unwrap();
+        assert_eq!(kept.hosts, ["ops.example.com"]);
     }
 
     #[test]
