@@ -207,16 +207,19 @@ impl Show for Findings {
     }
 }
 
-/// Every mistake of a configuration that cannot be used, and not only the first.
+/// Every mistake of a configuration that cannot be used, and not only the first, and those of the catalogue that it names.
 fn mistakes_of(conf: &Path, failure: &Failure) -> Vec<String> {
     let Ok(text) = std::fs::read_to_string(conf) else {
         return vec![failure.to_string()];
     };
     let mistakes = mistakes::of_config(conf, &text, &environment);
-    if mistakes.is_empty() {
-        return vec![failure.to_string()];
+    let mut told: Vec<String> = mistakes.iter().map(ToString::to_string).collect();
+    if told.is_empty() {
+        told.push(failure.to_string());
     }
-    mistakes.iter().map(ToString::to_string).collect()
+    let catalogue = mistakes::sound_for_catalogue(conf, &text).map(|config| mistakes::of_catalogue(&config));
+    told.extend(catalogue.iter().flatten().map(ToString::to_string));
+    told
 }
 
 fn scheme(config: &Config) -> String {

@@ -47,6 +47,30 @@ pub fn sound_for_ledger(path: &Path, text: &str, environment: &dyn Fn(&str) -> O
     Config::parse(path, &sound, environment).ok()
 }
 
+/// What the catalogue of a configuration with mistakes can be read with: its path, the markup and the providers' names. None where the
+/// configuration does not say them.
+pub fn sound_for_catalogue(path: &Path, text: &str) -> Option<Config> {
+    let whole: Mapping = serde_yaml_ng::from_str(without_mark(text)).ok()?;
+    let catalogue = whole.get("catalogue")?.clone();
+    let names = whole.get("providers")?.as_mapping()?.keys();
+    let provider = Mapping::from_iter([(Value::from("base_url"), Value::from("http://127.0.0.1"))]);
+    let providers: Mapping = names
+        .map(|name| (name.clone(), Value::Mapping(provider.clone())))
+        .collect();
+    let sound = Mapping::from_iter([
+        (Value::from("catalogue"), catalogue),
+        (Value::from("providers"), Value::Mapping(providers)),
+    ]);
+    let mut with_markup = sound.clone();
+    if let Some(markup) = whole.get("markup") {
+        with_markup.insert(Value::from("markup"), markup.clone());
+    }
+    [with_markup, sound].iter().find_map(|sound| {
+        let sound = serde_yaml_ng::to_string(sound).ok()?;
+        Config::parse(path, &sound, &|_| None).ok()
+    })
+}
+
 /// What makes no sense in a configuration of the right shape. Each mistake is taken out of the copy, which is then read again for the next.
 fn senseless(
     path: &Path,

@@ -84,7 +84,19 @@ async fn check_tells_every_mistake_with_file_and_line() {
             "{told}{mistake}: {complaint}"
         );
     }
-    assert_eq!(complaint.lines().count(), 5, "{complaint}");
+    let of_conf = complaint.lines().filter(|line| line.contains("tollgate.yaml:"));
+    assert_eq!(of_conf.count(), 5, "{complaint}");
+    // The catalogue is looked at all the same, by the providers' names.
+    for mistake in [
+        "modality must have the form",
+        "did you mean spare?",
+        "its default acme/none is not among the models",
+    ] {
+        let told = complaint
+            .lines()
+            .any(|line| line.contains("catalogue.yaml:") && line.contains(mistake));
+        assert!(told, "{mistake}: {complaint}");
+    }
 }
 
 #[tokio::test]
