@@ -78,6 +78,12 @@ impl Findings {
                 let (path, models, on_sale) = (config.catalogue.display(), stock.models, stock.on_sale);
                 self.passed.push(format!("{path}: {models} models, {on_sale} on sale"));
                 self.warnings.extend(stock.warnings);
+                // A start on its own serves all the same.
+                if on_sale == 0 && self.replaces {
+                    self.errors.push(format!(
+                        "{path}: no model is on sale: tollgate serve --upgrade would end, and the gateway that runs goes on until it is stopped"
+                    ));
+                }
             }
             Err(failure) => {
                 let mistakes = mistakes::of_catalogue(config);

@@ -110,6 +110,13 @@ async fn an_upgrade_without_the_credentials_leaves_the_old_process_serving() {
     });
     site.start(&[(variable, "secret")]);
     let mut load = Load::new(&site, 1);
+    // It has no credential either.
+    let checked = site.command(&["check"]);
+    let errors = checked["errors"].to_string();
+    assert!(
+        checked["ok"] == false && errors.contains("no model is on sale: tollgate serve --upgrade would end"),
+        "{checked}"
+    );
     ended(&mut site.successor(&[])).await;
     for told in [
         "the gateway that runs goes on, until it is stopped: no model is on sale",
