@@ -49,8 +49,8 @@ use crate::server::socket::{address_of, bind, reachable};
     With OPENAI_API_KEY or OPENROUTER_API_KEY set the real provider is asked, and you\n\
     pay it. Else, and with --simulated, answers come from a simulated provider on this\n\
     machine: no language model, but it streams, counts tokens, and fails on request.\n\
-    Begin a message with one of these words, or use it as the model; join several\n\
-    with +, as in simulate:no-usage+cut=4:\n\n  \
+    Begin a message with one of these words; join several with +, as in\n\
+    simulate:no-usage+cut=4:\n\n  \
     simulate:STATUS       any error from 400 to 599; simulate:429=7 says Retry-After: 7\n  \
     simulate:stall        no answer, or no more than K events: simulate:stall=K\n  \
     simulate:cut          the connection is dropped after 3 events, or simulate:cut=K\n  \
