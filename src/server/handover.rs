@@ -125,6 +125,8 @@ impl Handover {
             Ok(Some(peer)) => peer,
             // It only looked whether a gateway runs, or failed before it was heard: whatever it said, nobody waits for the answer.
             Ok(None) => return Stage::Looked,
+            // Such as `check` in another container, which cannot be seen from here and needs not be watched.
+            Err(_) if only_looks(to) => return Stage::Looked,
             Err(error) => {
                 log::error!("a process that is to take over cannot be watched: {error}");
                 return Stage::Prepares;
@@ -285,6 +287,13 @@ impl Said {
     }
 }
 
+/// Whether the first that is said is that it only looks.
+fn only_looks(from: &UnixStream) -> bool {
+    let mut lines = BufReader::new(from.take(LINES_BYTES_MAX));
+    let can_wait = from.set_read_timeout(Some(ANSWER_MAX)).is_ok();
+    can_wait && Said::read(&mut lines).is_ok_and(|said| said == Said::Looks)
+}
+
 /// How much a successor may say in all.
 const LINES_BYTES_MAX: u64 = 1 << 14;
 /// How long a successor may take to open everything but the ledger.
@@ -300,3 +309,23 @@ pub(super) fn is_first_process() -> bool {
 /// What is said then to whoever would take over.
 pub(super) const FIRST_PROCESS: &str =
     "it is the first process of its container, which ends with it: start another container in its place";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// `check` in another container with the same volume was an upgrade that failed, in the log of the gateway.
+    #[test]
+    fn a_process_that_cannot_be_seen_may_look() {
+        for (said, looks) in [
+            (format!("{LOOKS}\n"), true),
+            ("listener\n".to_owned(), false),
+            (String::new(), false),
+        ] {
+            let (one, mut other) = UnixStream::pair().unwrap();
+            other.write_all(said.as_bytes()).unwrap();
+            drop(other);
+            assert_eq!(only_looks(&one), looks, "{said:?}");
+        }
+    }
+}
