@@ -41,6 +41,9 @@ struct Findings {
     /// A gateway runs that has what this one needs.
     #[serde(skip)]
     replaces: bool,
+    /// No model is on sale.
+    #[serde(skip)]
+    sells_nothing: bool,
 }
 
 impl Findings {
@@ -78,11 +81,11 @@ impl Findings {
                 let (path, models, on_sale) = (config.catalogue.display(), stock.models, stock.on_sale);
                 self.passed.push(format!("{path}: {models} models, {on_sale} on sale"));
                 self.warnings.extend(stock.warnings);
-                // A start on its own serves all the same.
-                if on_sale == 0 && self.replaces {
-                    self.errors.push(format!(
-                        "{path}: no model is on sale: tollgate serve --upgrade would end, and the gateway that runs goes on until it is stopped"
-                    ));
+                // No error: a start on its own, and a reload, take it all the same.
+                self.sells_nothing = on_sale == 0;
+                if self.sells_nothing && self.replaces {
+                    self.warnings
+                        .push(format!("tollgate serve --upgrade {UPGRADE_REFUSED}"));
                 }
             }
             Err(failure) => {
@@ -201,6 +204,9 @@ impl Show for Findings {
         let mut text = lines("ok", &self.passed) + &lines("warning", &self.warnings);
         match (self.good, self.waits_for_demo) {
             (false, _) => {}
+            (true, false) if self.replaces && self.sells_nothing => {
+                text.push_str(&format!("\ntollgate serve --upgrade {UPGRADE_REFUSED}\n"));
+            }
             (true, false) if self.replaces => text.push_str("\nthe gateway can be started: tollgate serve --upgrade\n"),
             (true, false) => text.push_str("\nthe gateway can be started: tollgate serve\n"),
             (true, true) => text.push_str("\nthe gateway can be started once the demo has stopped: tollgate serve\n"),
@@ -227,6 +233,10 @@ fn mistakes_of(conf: &Path, failure: &Failure) -> Vec<String> {
     told.extend(catalogue.iter().flatten().map(ToString::to_string));
     told
 }
+
+/// What becomes of an upgrade to a configuration that sells nothing, as the start says, too.
+const UPGRADE_REFUSED: &str =
+    "would be refused, for no model is on sale: the gateway that runs goes on, until it is stopped";
 
 fn scheme(config: &Config) -> String {
     let scheme = if config.tls.is_some() { "https" } else { "http" };
