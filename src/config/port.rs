@@ -14,7 +14,9 @@ pub(super) fn of(authority: &Authority, own: u16) -> Result<u16, String> {
     let digits = rest
         .strip_prefix(':')
         .filter(|digits| digits.bytes().all(|byte| byte.is_ascii_digit()));
-    let port = digits.and_then(|digits| digits.parse().ok()).filter(|port| *port != 0);
+    let port = digits
+        .and_then(|digits| digits.parse::<u16>().ok())
+        .filter(|port| *port != 0);
     port.ok_or_else(|| {
         format!(
             "{:?}: what stands behind the host is not : and a port from 1 to 65535",
