@@ -164,7 +164,8 @@ fn place_of(path: &Path) -> std::io::Result<PathBuf> {
     }
 }
 
-/// Gives a new file the owner and the group of an old one: with others, whoever has changed the catalogue so far could not any more.
+/// Gives a new file the owner and the group of an old one: with others, whoever has changed or read the catalogue so far could not any more.
+/// Root always can.
 fn give(file: &File, old: &Metadata) -> std::io::Result<()> {
     let new = file.metadata()?;
     let differs = |old: u32, new: u32| Some(old).filter(|old| *old != new);
@@ -172,7 +173,12 @@ fn give(file: &File, old: &Metadata) -> std::io::Result<()> {
     if owner.is_none() && group.is_none() {
         return Ok(());
     }
-    fchown(file, owner, group).map_err(|error| {
+    let given = fchown(file, owner, group);
+    let is_roots = old.uid() == 0 && owner.is_some();
+    if given.is_err() && is_roots && (fchown(file, None, group).is_ok() || old.mode() & OTHERS_READ != 0) {
+        return Ok(());
+    }
+    given.map_err(|error| {
         let (user, uid, gid) = (new.uid(), old.uid(), old.gid());
         Error::new(
             error.kind(),
@@ -183,6 +189,7 @@ fn give(file: &File, old: &Metadata) -> std::io::Result<()> {
     })
 }
 
+const OTHERS_READ: u32 = 0o004;
 const CHANGED: &str = "it was changed meanwhile: run it again";
 
 #[cfg(test)]
