@@ -114,7 +114,8 @@ async fn an_upgrade_without_the_credentials_leaves_the_old_process_serving() {
     let checked = site.command(&["check"]);
     let warnings = checked["warnings"].to_string();
     assert!(
-        checked["ok"] == true && warnings.contains("tollgate serve --upgrade would be refused, for no model is on sale"),
+        checked["ok"] == true
+            && warnings.contains("tollgate serve --upgrade would be refused, for no model is on sale"),
         "{checked}"
     );
     ended(&mut site.successor(&[])).await;
