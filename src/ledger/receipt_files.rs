@@ -1,7 +1,7 @@
 //! Receipts as files, for whatever ships them elsewhere: JSON lines, one file a day of the ledger.
 //!
-//! A ledger hands over a receipt once its store has taken it; no call waits for the disk. Until the disk has a receipt the call stands in the
-//! journal, and a gateway that bills what a dead one left writes its receipts too, whether the dead one had written them or not: each is in
+//! A ledger hands over a receipt once its store has taken it; no call waits for the disk. With the embedded ledger a call stands in the journal
+//! until the disk has its receipt (on Redis for a minute), and a gateway that bills what a dead one left writes its receipts too, whether the dead one had written them or not: each is in
 //! a file at least once. `producer`, `account` and `number` say which are the same. In no file are receipts for which there was no room, for
 //! the files could not be written for so long that 100,000 waited; the log says how many. The journal keeps no more calls for files
 //! that cannot be written than it has places for, so a gateway that is killed then may lose receipts as well.
