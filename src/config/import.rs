@@ -164,8 +164,10 @@ fn place_of(path: &Path) -> std::io::Result<PathBuf> {
     }
 }
 
-/// Gives a new file the owner and the group of an old one: with others, whoever has changed or read the catalogue so far could not any more.
-/// Root always can.
+/// Gives a new file the owner and the group of an old one, as far as this user may.
+///
+/// # Errors
+/// Where whoever has changed or read the catalogue so far could not any more. Root always can.
 fn give(file: &File, old: &Metadata) -> std::io::Result<()> {
     let new = file.metadata()?;
     let differs = |old: u32, new: u32| Some(old).filter(|old| *old != new);
@@ -174,8 +176,13 @@ fn give(file: &File, old: &Metadata) -> std::io::Result<()> {
         return Ok(());
     }
     let given = fchown(file, owner, group);
-    let is_roots = old.uid() == 0 && owner.is_some();
-    if given.is_err() && is_roots && (fchown(file, None, group).is_ok() || old.mode() & OTHERS_READ != 0) {
+    if given.is_ok() {
+        return Ok(());
+    }
+    let keeps_group = group.is_none() || fchown(file, None, group).is_ok();
+    let can_change = owner.is_none() || old.uid() == 0 || keeps_group && old.mode() & GROUP_WRITES != 0;
+    let can_read = keeps_group || old.mode() & OTHERS_READ != 0;
+    if can_change && can_read {
         return Ok(());
     }
     given.map_err(|error| {
@@ -189,6 +196,7 @@ fn give(file: &File, old: &Metadata) -> std::io::Result<()> {
     })
 }
 
+const GROUP_WRITES: u32 = 0o020;
 const OTHERS_READ: u32 = 0o004;
 const CHANGED: &str = "it was changed meanwhile: run it again";
 

@@ -47,7 +47,7 @@ pub(super) fn unstated(text: &str) -> Option<String> {
     of_tiers.chain(of_webhooks).chain(of_providers).next()
 }
 
-const STATED: [&str; 11] = [
+const STATED: [&str; 8] = [
     "store",
     "store_env",
     "tls",
@@ -56,25 +56,9 @@ const STATED: [&str; 11] = [
     "stripe",
     "catalogue_refresh",
     "traces",
-    "body_memory_bytes_max",
-    "body_memory_bytes_per_key_max",
-    "body_memory_bytes_per_address_max",
 ];
-const STATED_OF_PARTS: [(&str, &[&str]); 3] = [
-    (
-        "receipts",
-        &["files", "keep_days", "bytes_max", "per_account_max", "files_keep_days"],
-    ),
-    (
-        "idempotency",
-        &[
-            "store_answers",
-            "answer_bytes_max",
-            "bytes_per_key_max",
-            "bytes_max",
-            "keys_per_key_max",
-        ],
-    ),
+const STATED_OF_PARTS: [(&str, &[&str]); 2] = [
+    ("receipts", &["files", "keep_days", "bytes_max"]),
     ("catalogue_refresh", &["rules"]),
 ];
 const STATED_OF_TIERS: [&str; 4] = ["rpm", "tpm", "concurrency", "monthly_quota"];
@@ -175,17 +159,6 @@ mod tests {
                     "rules",
                 ),
                 (format!("receipts:\n  keep_days: {value}"), "keep_days"),
-                (format!("receipts:\n  per_account_max: {value}"), "per_account_max"),
-                (
-                    format!("receipts:\n  files: r\n  files_keep_days: {value}"),
-                    "files_keep_days",
-                ),
-                (format!("idempotency:\n  store_answers: {value}"), "store_answers"),
-                (format!("idempotency:\n  bytes_max: {value}"), "bytes_max"),
-                (
-                    format!("threads: 2\nbody_memory_bytes_max: {value}"),
-                    "body_memory_bytes_max",
-                ),
                 (format!("threads: 2\ntraces: {value}"), "traces"),
                 (format!("threads: 2\ncatalogue_refresh: {value}"), "catalogue_refresh"),
             ] {

@@ -1,5 +1,5 @@
-//! Keys of a catalogue's models that stand there without a value: taken as left out, `prompt:` in a row for long prompts would sell these at
-//! the usual price.
+//! Keys of a catalogue's rows of prices that stand there without a value: taken as left out, `prompt:` in a row for long prompts would sell these
+//! at the usual price. Everywhere else such a key is as one that is left out, as lists of providers and programs write it.
 
 use serde_yaml_ng::Value;
 
@@ -15,7 +15,7 @@ pub(super) struct Unstated {
 }
 
 impl Unstated {
-    /// All of a catalogue's text. `purposes:` may be empty: an import that chooses none writes it so.
+    /// All of a catalogue's text.
     pub(super) fn of_catalogue(text: &str) -> Vec<Unstated> {
         let whole = serde_yaml_ng::from_str::<Value>(text).unwrap_or_default();
         let models = whole.get("models").and_then(Value::as_sequence).into_iter().flatten();
@@ -28,7 +28,12 @@ impl Unstated {
     /// Those of the model of this number in the list, from 0.
     pub(super) fn of_model(model: usize, entry: &Value) -> Vec<Unstated> {
         let mut paths = Vec::new();
-        find(entry, &mut Vec::new(), &mut paths);
+        for rows in ["overrides", "tiers"] {
+            let pricing = || Step::Key("pricing".to_owned());
+            if let Some(prices) = entry.get("pricing").and_then(|pricing| pricing.get(rows)) {
+                find(prices, &mut vec![pricing(), Step::Key(rows.to_owned())], &mut paths);
+            }
+        }
         paths.into_iter().map(|path| Unstated { model, path }).collect()
     }
 
@@ -107,11 +112,17 @@ mod tests {
     fn a_key_of_a_model_without_a_value_is_a_mistake_with_its_line() {
         let folder = tempfile::tempdir().unwrap();
         let config = config(folder.path());
-        let usual = "    pricing:\n      prompt: \"1\"\n      completion: \"1\"\n";
-        assert!(config.catalogue_of(&catalogue(usual)).is_ok(), "purposes may have none");
+        let usual = "    pricing:\n      prompt: \"0.1\"\n      completion: \"0.1\"\n";
+        let none = "      input_cache_read: null\n    description:\n    aliases:\n    image_tokens_max: # none\n";
+        assert_eq!(
+            config
+                .catalogue_of(&catalogue(&format!("{usual}{none}")))
+                .err()
+                .map(|error| error.to_string()),
+            None
+        );
         for value in ["", " null", " ~"] {
             for (more, line, key) in [
-                (format!("      request:{value}\n"), 13, "pricing.request"),
                 (format!("      overrides:{value}\n"), 13, "pricing.overrides"),
                 (
                     format!("      overrides:\n        - min_prompt_tokens: 9\n          prompt:{value}\n"),
@@ -128,7 +139,6 @@ mod tests {
                     13,
                     "pricing.tiers.priority.prompt",
                 ),
-                (format!("    image_tokens_max:{value} # none\n"), 13, "image_tokens_max"),
             ] {
                 let text = catalogue(&format!("{usual}{more}"));
                 let says = format!(
@@ -150,9 +160,9 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let config = config(folder.path());
         let other = "  - { id: a/n, name: N, provider: A, context_length: 0, max_completion_tokens: 9, modality: text->text, \
-                     pricing: { prompt: \"1\", completion: \"1\" }, tier: free, targets: [ { provider: p, model: n } ] }\n";
+                     pricing: { prompt: \"0.1\", completion: \"0.1\" }, tier: free, targets: [ { provider: p, model: n } ] }\n";
         let text = catalogue(&format!(
-            "    pricing: {{ prompt: \"1\", completion: }}\n    min_completion_tokens:\n{other}"
+            "    pricing: {{ prompt: \"0.1\", completion: \"0.1\", tiers: {{ flex: }} }}\n{other}"
         ));
         std::fs::write(&config.catalogue, &text).unwrap();
         let all = mistakes::of_catalogue(&config);
@@ -161,9 +171,8 @@ mod tests {
             .map(|error| format!("{:?} {}", error.line, error.problem))
             .collect();
         let expected = [
-            "Some(10) models[0].pricing.completion: it has no value: leave the key out, or give it one",
-            "Some(11) models[0].min_completion_tokens: it has no value: leave the key out, or give it one",
-            "Some(12) a/n: context_length must be from 1 to 1,000,000,000",
+            "Some(10) models[0].pricing.tiers.flex: it has no value: leave the key out, or give it one",
+            "Some(11) a/n: context_length must be from 1 to 1,000,000,000",
         ];
         assert_eq!(all, expected);
     }
@@ -171,7 +180,7 @@ mod tests {
     #[test]
     fn a_target_names_a_model() {
         let folder = tempfile::tempdir().unwrap();
-        let model = "    pricing: { prompt: \"1\", completion: \"1\" }\n";
+        let model = "    pricing: { prompt: \"0.1\", completion: \"0.1\" }\n";
         for name in ["\"\"", "\" \""] {
             let text = catalogue(model).replace("model: m }", &format!("model: {name} }}"));
             let error = config(folder.path()).catalogue_of(&text).unwrap_err().to_string();

@@ -290,7 +290,7 @@ impl Said {
 /// Whether the first that is said is that it only looks.
 fn only_looks(from: &UnixStream) -> bool {
     let mut lines = BufReader::new(from.take(LINES_BYTES_MAX));
-    let can_wait = from.set_read_timeout(Some(ANSWER_MAX)).is_ok();
+    let can_wait = from.set_read_timeout(Some(LOOKS_MAX)).is_ok();
     can_wait && Said::read(&mut lines).is_ok_and(|said| said == Said::Looks)
 }
 
@@ -298,6 +298,8 @@ fn only_looks(from: &UnixStream) -> bool {
 const LINES_BYTES_MAX: u64 = 1 << 14;
 /// How long a successor may take to open everything but the ledger.
 const PREPARES_MAX: Duration = Duration::from_secs(120);
+/// Whoever only looks says so as soon as it has connected; nobody else is answered meanwhile.
+const LOOKS_MAX: Duration = Duration::from_millis(200);
 const ANSWER_MAX: Duration = Duration::from_secs(5);
 const TAKE_BACK_PAUSE: Duration = Duration::from_millis(5);
 

@@ -138,7 +138,7 @@ impl Whole {
 
     /// Whether more is to come of it, or waits to leave. Of one with anything behind its end all has come.
     fn is_part(&self) -> bool {
-        !self.tap.complete() && (self.tap.is_cut() || self.cost.waits_since().is_some())
+        !self.tap.complete() && (!self.tap.is_object() || self.cost.waits_since().is_some())
     }
 
     /// What was used. `began`: something of it came.

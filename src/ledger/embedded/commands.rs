@@ -2,6 +2,9 @@
 
 mod reports;
 
+#[cfg(test)]
+pub(super) use self::reports::Queued;
+
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
 

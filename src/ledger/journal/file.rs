@@ -256,17 +256,20 @@ impl JournalFile {
     }
 
     /// Has every page count as changed, for the next [`JournalFile::flush`] writes it. What stands there stays, also what is written meanwhile.
-    pub(super) fn dirty(&self) {
+    ///
+    /// # Errors
+    /// When a page of slots cannot be written.
+    pub(super) fn dirty(&self) -> io::Result<()> {
+        if let Some(Err(error)) = self.prompts.as_ref().map(Segments::dirty) {
+            log::debug!("the prompts of the journal are not written again: {error}");
+        }
         match self.slots.dirty() {
             Err(error) if error.kind() == io::ErrorKind::InvalidInput => {
                 let numbers = (0..self.slots()).step_by(PAGE_BYTES / SLOT_BYTES);
                 numbers.filter_map(|number| self.slot(number)).for_each(Slot::dirty);
+                Ok(())
             }
-            Err(error) => log::debug!("the journal is not written again: {error}"),
-            Ok(()) => {}
-        }
-        if let Some(Err(error)) = self.prompts.as_ref().map(Segments::dirty) {
-            log::debug!("the prompts of the journal are not written again: {error}");
+            dirty => dirty,
         }
     }
 

@@ -96,8 +96,9 @@ impl Segments {
     /// # Errors
     /// Where a page cannot be written; of the kind `InvalidInput` from a kernel of before 5.14, which cannot do it.
     pub(super) fn dirty(&self) -> io::Result<()> {
-        let mut maps = self.maps.iter().map_while(OnceLock::get);
-        maps.try_for_each(|map| map.advise(Advice::PopulateWrite))
+        let maps = self.maps.iter().map_while(OnceLock::get);
+        maps.map(|map| map.advise(Advice::PopulateWrite))
+            .fold(Ok(()), Result::and)
     }
 
     /// Maps what another process wrote, as far as there are whole items of this size.

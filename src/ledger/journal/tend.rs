@@ -20,11 +20,12 @@ impl Journal {
             return self.make();
         };
         self.look_for(&file);
-        if self.unflushed.load(Ordering::Relaxed) {
-            // Linux takes pages for written of which it has told an error: it would say now that all is on the disk.
-            file.dirty();
-        }
-        self.flushed(fault("journal-flush").and_then(|()| file.flush()));
+        // Linux takes pages for written of which it has told an error: it would say now that all is on the disk.
+        let dirty = match self.unflushed.load(Ordering::Relaxed) {
+            true => file.dirty(),
+            false => Ok(()),
+        };
+        self.flushed(dirty.and_then(|()| fault("journal-flush")).and_then(|()| file.flush()));
     }
 
     /// Whether the file was not in its place when it was last looked for.

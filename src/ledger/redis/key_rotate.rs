@@ -122,7 +122,8 @@ impl Shared {
                 ..rotation.old_key(&record, self.time(link).await?)
             };
             let text = record_text(&unrevoked)?;
-            let arguments: [&str; 4] = [&before, &text, &channel, &message];
+            let new = KeyId::of(&rotation.digest);
+            let arguments: [&str; 5] = [&before, &text, &channel, &message, new.as_str()];
             let set = self.run_script(link, &script::KEY_SET, &[&name], &arguments).await?;
             if reply::text(&set)? == "set" {
                 self.cache.forget_key(digest);

@@ -105,8 +105,8 @@ impl Shared {
         })
     }
 
-    /// The key of a rotation at once, where that has ended the one before, though its answer was lost: without the new one its customer would
-    /// have none.
+    /// The key of a rotation, where that has ended the one before, or given it an end, though its answer was lost: without the new one its
+    /// customer would have none.
     async fn succeeded(&self, link: &Link, new: &KeyDigest, old: &KeyRef) -> Result<Option<KeyRecord>, AdminError> {
         let digest = self.digest_of(link, old).await?;
         let mut command = redis::cmd("HGET");

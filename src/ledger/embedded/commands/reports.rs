@@ -1,5 +1,6 @@
 //! Repair, which reads the file as a whole.
 
+use std::collections::HashMap;
 use std::sync::{Arc, PoisonError};
 
 use super::super::shared::{EmbeddedAccount, QueuedDebit, Shared};
@@ -16,9 +17,9 @@ impl Committer {
     pub(super) fn repair(&mut self) -> Result<AdminReply, AdminError> {
         self.commit().map_err(failed)?;
         let month = self.shared.clock.now().month();
-        let mut findings = Vec::new();
+        let (mut findings, mut queued) = (Vec::new(), Queued::default());
         for stored in self.database.accounts().map_err(failed)? {
-            findings.extend(self.repair_month(stored, month)?);
+            findings.extend(self.repair_month(stored, month, &mut queued)?);
         }
         for wrong in self.database.repair_spending().map_err(failed)? {
             findings.push(self.repair_spent(wrong)?);
@@ -32,30 +33,26 @@ impl Committer {
         &mut self,
         stored: StoredAccount,
         month: Month,
+        queued: &mut Queued,
     ) -> Result<Option<AuditFinding>, AdminError> {
         let account = stored.record.id;
         let cell = self.cell(&account)?;
         let expected = stored.kept.months.get(&month).copied().unwrap_or_default();
         let in_memory = {
             let mut state = cell.state();
-            let used = state.months().get(&month).copied().unwrap_or_default();
-            if used == expected {
-                // All settlements wait while the queue is looked through.
-                used
-            } else {
-                // What was queued since is in memory alone.
-                let (mut months, mut queued) = (stored.kept.months, Credits::ZERO);
-                for_each_queued(&self.shared, &cell, |debit| {
-                    let cost = debit.debit.as_ref().map_or(Credits::ZERO, |debit| debit.cost);
-                    let used = months.entry(debit.month).or_default();
-                    *used = used.saturating_add(cost);
-                    if debit.month == month {
-                        queued = queued.saturating_add(cost);
-                    }
-                });
-                state.set_months(months);
-                used.saturating_sub(queued)
+            queued.read(&self.shared);
+            // What was queued since is in memory alone.
+            let (mut months, mut waits) = (stored.kept.months, Credits::ZERO);
+            for (of, cost) in queued.of(&cell) {
+                let used = months.entry(*of).or_default();
+                *used = used.saturating_add(*cost);
+                if *of == month {
+                    waits = waits.saturating_add(*cost);
+                }
             }
+            let used = state.months().get(&month).copied().unwrap_or_default();
+            state.set_months(months);
+            used.saturating_sub(waits)
         };
         let (kept_month, kept) = self.database.month(&account).map_err(failed)?;
         let in_record = if kept_month == month { kept } else { Credits::ZERO };
@@ -97,6 +94,33 @@ impl Committer {
             expected,
             found,
         })
+    }
+}
+
+/// What debits cost that were queued for the file since a repair began, by account. The thread that would write them repairs.
+#[derive(Default)]
+pub(in crate::ledger::embedded) struct Queued {
+    /// So many of the queue were looked at: settlements wait meanwhile.
+    seen: usize,
+    costs: HashMap<*const EmbeddedAccount, Vec<(Month, Credits)>>,
+}
+
+impl Queued {
+    /// Looks at those that have come since. Of an account that is locked, all have.
+    fn read(&mut self, shared: &Shared) {
+        let queue = shared.queue.lock().unwrap_or_else(PoisonError::into_inner);
+        for queued in queue.iter().skip(self.seen) {
+            let cost = queued.debit.as_ref().map_or(Credits::ZERO, |debit| debit.cost);
+            self.costs
+                .entry(Arc::as_ptr(&queued.cell))
+                .or_default()
+                .push((queued.month, cost));
+        }
+        self.seen = queue.len();
+    }
+
+    fn of(&self, cell: &Arc<EmbeddedAccount>) -> &[(Month, Credits)] {
+        self.costs.get(&Arc::as_ptr(cell)).map_or(&[], Vec::as_slice)
     }
 }
 

@@ -6,6 +6,7 @@ use super::posts::thread_of;
 use super::thread::queued;
 use super::*;
 use crate::ledger::admin::AuditFinding;
+use crate::ledger::embedded::commands::Queued;
 
 const RULE: &str = "debits of the month = used in the month";
 
@@ -92,7 +93,10 @@ fn a_repair_mends_the_month_in_memory_with_what_is_queued_since() {
         let debit = queued(cell, number, debit("0.25"));
         thread.shared.queue.lock().unwrap().push(debit);
     }
-    let mended = thread.committer.repair_month(stored, NOW.month()).unwrap();
+    let mended = thread
+        .committer
+        .repair_month(stored, NOW.month(), &mut Queued::default())
+        .unwrap();
     let expected = AuditFinding {
         account: "acme".parse().unwrap(),
         rule: RULE.to_owned(),

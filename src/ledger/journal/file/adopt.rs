@@ -1,7 +1,7 @@
 //! Journals of other processes: that of one that has died is taken over, that of one that lives is looked into.
 //!
-//! The files of a dead process are read through before they are mapped: what the disk cannot read is an error then, and ends the process
-//! (SIGBUS) when it is met in a mapping.
+//! The slots of a dead process are read through before they are mapped: what the disk cannot read is an error then, and ends the process
+//! (SIGBUS) when it is met in a mapping. Its prompts are read from their file ([`JournalFile::prompt`]).
 
 use std::fs::TryLockError;
 use std::io;
@@ -12,12 +12,11 @@ use std::time::Duration;
 use super::prompts::BLOCK_BYTES;
 use super::{HEADER_BYTES, JournalFile, MAGIC, Origin, PROMPTS_EXTENSION, open};
 use crate::ledger::folder::is_out_of_files;
-use crate::ledger::journal::segments::Segments;
 use crate::ledger::journal::slot::SLOT_BYTES;
 
 impl JournalFile {
     /// Takes over the journal of a process that has died. None when its owner lives, or another process was faster. Without prompts where
-    /// these are not there, or cannot be read.
+    /// these are not there.
     ///
     /// # Errors
     /// When it cannot be read, which may pass. What cannot be a journal is an error of the kind `InvalidData`.
@@ -57,12 +56,8 @@ impl JournalFile {
             Err(error) if is_out_of_files(&error) => return Err(error),
             opened => opened.ok(),
         };
-        let mut file = JournalFile::over(path.to_owned(), slots_file, prompts_file, Origin::Adopted);
+        let file = JournalFile::over(path.to_owned(), slots_file, prompts_file, Origin::Adopted);
         file.slots.read_through()?;
-        if let Some(Err(error)) = file.prompts.as_ref().map(Segments::read_through) {
-            log::debug!("the prompts of {} cannot be read: {error}", path.display());
-            file.prompts = None;
-        }
         file.map_what_is_there()?;
         Ok(Some(file))
     }

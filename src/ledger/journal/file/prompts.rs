@@ -1,6 +1,7 @@
 //! The file of prompts: blocks that hold the texts of the calls that run, wiped when a call ends.
 
 use std::io;
+use std::os::unix::fs::FileExt;
 
 use super::{Free, JournalFile, numbers};
 use crate::ledger::journal::slot::PromptPlace;
@@ -21,7 +22,8 @@ impl JournalFile {
         }
     }
 
-    /// The prompt that was kept, when all of it is there.
+    /// The prompt that was kept, when all of it is there and the disk can read it. It is read from the file: what the disk cannot read ends the
+    /// process when it is met in a mapping.
     pub(in crate::ledger::journal) fn prompt(&self, place: PromptPlace) -> Option<Vec<u8>> {
         let bytes = usize::try_from(place.bytes)
             .ok()
@@ -29,11 +31,16 @@ impl JournalFile {
         let mut prompt = Vec::with_capacity(bytes);
         let mut number = place.first_block;
         while prompt.len() < bytes {
-            let block = self.block(number)?;
+            let index = u64::from(number).checked_sub(1)?;
+            let at = index.checked_mul(u64::try_from(BLOCK_BYTES).ok()?)?;
+            let mut block = [0; BLOCK_BYTES];
+            let read = self.prompts.as_ref()?.file().read_exact_at(&mut block, at);
+            if let Err(error) = read {
+                log::debug!("a prompt of {} cannot be read: {error}", self.path.display());
+                return None;
+            }
             let wanted = (bytes - prompt.len()).min(BLOCK_TEXT_BYTES);
-            // SAFETY: `block` points to BLOCK_BYTES mapped bytes; nobody writes to a dead process' journal.
-            let text = unsafe { std::slice::from_raw_parts(block, BLOCK_BYTES) };
-            let (next, text) = text.split_first_chunk::<4>()?;
+            let (next, text) = block.split_first_chunk::<4>()?;
             prompt.extend_from_slice(text.get(..wanted)?);
             number = u32::from_le_bytes(*next);
         }

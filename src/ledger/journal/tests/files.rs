@@ -95,11 +95,11 @@ fn what_stands_in_a_journal_stays_when_its_pages_are_to_be_written_again() {
             }
         });
         while !writer.is_finished() {
-            file.dirty();
+            file.dirty().unwrap();
         }
     });
     let before = std::fs::read(file.path()).unwrap();
-    file.dirty();
+    file.dirty().unwrap();
     assert!(std::fs::read(file.path()).unwrap() == before);
     assert!(file.prompt(place) == Some(prompt));
 }

@@ -36,6 +36,9 @@ fn what_has_not_left_of_an_answer_that_breaks_off_is_not_owed_whatever_was_repor
     // All has left, and something follows it that is none of it.
     let whole = format!(r#"{TEXT}"}}}}],"usage":{USAGE}}}x"#);
     assert_eq!(owed(&books, 6, &whole), (3, Some(9), false));
+    // It is broken within its text: what was reported is of more.
+    let broken = format!("{before}\"<html>");
+    assert_eq!(owed(&books, 7, &broken), (3, Some(9), true));
 }
 
 /// A process that is killed leaves what the journal says.
