@@ -1,8 +1,8 @@
 //! An import from file to file: the list and its rules are read, and the catalogue is replaced in one step, or left as it is.
 
-use std::fs::{File, Metadata};
+use std::fs::{File, Metadata, Permissions};
 use std::io::{Error, ErrorKind};
-use std::os::unix::fs::{MetadataExt, fchown};
+use std::os::unix::fs::{MetadataExt, PermissionsExt, fchown};
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
@@ -133,7 +133,6 @@ fn replace(path: &Path, before: Option<&str>, text: &str, time: Option<SystemTim
         file.write_all(text.as_bytes())?;
         if let Ok(old) = std::fs::metadata(&place) {
             give(&file, &old)?;
-            file.set_permissions(old.permissions())?;
         }
         if let Some(time) = time {
             file.set_modified(time)?;
@@ -164,7 +163,8 @@ fn place_of(path: &Path) -> std::io::Result<PathBuf> {
     }
 }
 
-/// Gives a new file the owner and the group of an old one, as far as this user may.
+/// Gives a new file the owner, the group and the mode of an old one, as far as this user may: with another group, that may no more than all
+/// others.
 ///
 /// # Errors
 /// Where whoever has changed or read the catalogue so far could not any more. Root always can.
@@ -172,32 +172,37 @@ fn give(file: &File, old: &Metadata) -> std::io::Result<()> {
     let new = file.metadata()?;
     let differs = |old: u32, new: u32| Some(old).filter(|old| *old != new);
     let (owner, group) = (differs(old.uid(), new.uid()), differs(old.gid(), new.gid()));
-    if owner.is_none() && group.is_none() {
-        return Ok(());
-    }
-    let given = fchown(file, owner, group);
-    if given.is_ok() {
-        return Ok(());
+    let has_all = owner.is_none() && group.is_none();
+    if has_all || fchown(file, owner, group).is_ok() {
+        return file.set_permissions(old.permissions());
     }
     let keeps_group = group.is_none() || fchown(file, None, group).is_ok();
-    let can_change = owner.is_none() || old.uid() == 0 || keeps_group && old.mode() & GROUP_WRITES != 0;
-    let can_read = keeps_group || old.mode() & OTHERS_READ != 0;
-    if can_change && can_read {
-        return Ok(());
+    match mode_of_own(old.mode(), (owner.is_none() || old.uid() == 0, keeps_group)) {
+        Some(mode) => file.set_permissions(Permissions::from_mode(mode)),
+        None => {
+            let (user, uid, gid) = (new.uid(), old.uid(), old.gid());
+            Err(Error::new(
+                ErrorKind::PermissionDenied,
+                format!("the user {user} cannot keep its owner and group, {uid}:{gid}: give it to that user (chown)"),
+            ))
+        }
     }
-    given.map_err(|error| {
-        let (user, uid, gid) = (new.uid(), old.uid(), old.gid());
-        Error::new(
-            error.kind(),
-            format!(
-                "the user {user} cannot keep its owner and group, {uid}:{gid} ({error}): give it to that user (chown)"
-            ),
-        )
-    })
 }
 
-const GROUP_WRITES: u32 = 0o020;
-const OTHERS_READ: u32 = 0o004;
+/// The mode of a file in place of one of `mode` whose owner, or group, it does not have. None where somebody loses what they could do:
+/// the owner, unless that is root or the same, or the group.
+fn mode_of_own(mode: u32, (keeps_owner, keeps_group): (bool, bool)) -> Option<u32> {
+    const GROUP: u32 = 0o070;
+    const GROUP_CHANGES: u32 = 0o060;
+    const GROUP_WRITES: u32 = 0o020;
+    const OTHERS_READ: u32 = 0o004;
+    if keeps_group {
+        return (keeps_owner || mode & GROUP_CHANGES == GROUP_CHANGES).then_some(mode);
+    }
+    let may_go = keeps_owner && mode & GROUP_WRITES == 0 && mode & OTHERS_READ != 0;
+    may_go.then_some(mode & !GROUP | (mode & 0o007) << 3)
+}
+
 const CHANGED: &str = "it was changed meanwhile: run it again";
 
 #[cfg(test)]

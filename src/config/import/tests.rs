@@ -284,3 +284,22 @@ fn a_catalogue_keeps_its_owner_its_group_and_its_mode() {
     let is_given = (about.uid(), about.gid()) == (12_345, 23_456);
     assert_eq!(is_given, given);
 }
+
+/// As a user who may not give it away writes it anew: nobody loses, or gets, what they could do with it.
+#[test]
+fn a_catalogue_of_others_is_replaced_where_nobody_loses_or_gets_anything() {
+    for (mode, keeps_owner, keeps_group, expected) in [
+        (0o640, true, true, Some(0o640)),
+        (0o664, false, true, Some(0o664)),
+        (0o644, false, true, None),
+        (0o620, false, true, None),
+        (0o644, true, false, Some(0o644)),
+        (0o664, true, false, None),
+        (0o640, true, false, None),
+        (0o654, true, false, Some(0o644)),
+        (0o644, false, false, None),
+    ] {
+        let given = mode_of_own(mode, (keeps_owner, keeps_group));
+        assert_eq!(given, expected, "{mode:o} {keeps_owner} {keeps_group}");
+    }
+}

@@ -130,9 +130,10 @@ impl Whole {
         }
     }
 
-    /// What its provider reported. Of a chat that passes, and is not whole, that is of more than has left; vectors have a prompt alone.
+    /// What its provider reported. Of a chat that passes, and is not whole, that is of more than has left, unless it follows all of the text;
+    /// vectors have a prompt alone.
     pub(super) fn reported(&self) -> Option<Usage> {
-        let is_of_more = self.passes() && self.is_part() && !self.is_vectors;
+        let is_of_more = self.passes() && self.is_part() && !self.is_vectors && !self.tap.reports_all_text();
         self.tap.reported().filter(|_| !is_of_more)
     }
 

@@ -25,7 +25,8 @@ impl Journal {
             true => file.dirty(),
             false => Ok(()),
         };
-        self.flushed(dirty.and_then(|()| fault("journal-flush")).and_then(|()| file.flush()));
+        let flushed = fault("journal-flush").and_then(|()| file.flush());
+        self.flushed(dirty.and(flushed));
     }
 
     /// Whether the file was not in its place when it was last looked for.

@@ -125,9 +125,16 @@ impl Shared {
             let new = KeyId::of(&rotation.digest);
             let arguments: [&str; 5] = [&before, &text, &channel, &message, new.as_str()];
             let set = self.run_script(link, &script::KEY_SET, &[&name], &arguments).await?;
-            if reply::text(&set)? == "set" {
-                self.cache.forget_key(digest);
-                return Ok(());
+            match reply::text(&set)? {
+                "set" => {
+                    self.cache.forget_key(digest);
+                    return Ok(());
+                }
+                "revoked" => {
+                    self.revoke_unseen(link, &rotation.digest).await?;
+                    return Err(over(&record.id, "revoked"));
+                }
+                _ => {}
             }
         }
         Err(AdminError::Store(

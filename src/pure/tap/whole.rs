@@ -93,6 +93,12 @@ impl WholeTap {
         usage.filter(|_| !(has_content && self.reading.reports.is_nothing()))
     }
 
+    /// Whether its report stands behind all of its text, of which there is some.
+    pub fn reports_all_text(&self) -> bool {
+        let (spans, bytes) = (&self.reading.spans, self.reading.counter.bytes());
+        spans.usage.end > 0 && bytes > 0 && spans.text_before(spans.usage.start) == bytes
+    }
+
     /// Whether a report gave a completion that this answer cannot have.
     pub fn is_implausible(&self) -> bool {
         self.reading.reports.is_implausible()

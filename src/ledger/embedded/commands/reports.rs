@@ -51,8 +51,13 @@ impl Committer {
                 }
             }
             let used = state.months().get(&month).copied().unwrap_or_default();
+            let in_memory = used.saturating_sub(waits);
+            if in_memory != expected {
+                // They were queued with what memory said.
+                count_anew(&self.shared, &cell, (month, expected));
+            }
             state.set_months(months);
-            used.saturating_sub(waits)
+            in_memory
         };
         let (kept_month, kept) = self.database.month(&account).map_err(failed)?;
         let in_record = if kept_month == month { kept } else { Credits::ZERO };
@@ -121,6 +126,17 @@ impl Queued {
 
     fn of(&self, cell: &Arc<EmbeddedAccount>) -> &[(Month, Credits)] {
         self.costs.get(&Arc::as_ptr(cell)).map_or(&[], Vec::as_slice)
+    }
+}
+
+/// Sets what was used in the month after each of the account's queued debits, where it was so much before the first. To be called while the
+/// account is locked.
+fn count_anew(shared: &Shared, cell: &Arc<EmbeddedAccount>, (month, mut used): (Month, Credits)) {
+    let mut queue = shared.queue.lock().unwrap_or_else(PoisonError::into_inner);
+    let of_account = queue.iter_mut().filter(|queued| Arc::ptr_eq(&queued.cell, cell));
+    for queued in of_account.filter(|queued| queued.month == month) {
+        used = used.saturating_add(queued.debit.as_ref().map_or(Credits::ZERO, |debit| debit.cost));
+        queued.month_used = used;
     }
 }
 

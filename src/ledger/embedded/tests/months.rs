@@ -86,25 +86,43 @@ fn a_repair_mends_the_month_in_memory_with_what_is_queued_since() {
         let accounts = thread.shared.accounts.read().unwrap();
         Arc::clone(&accounts[&account.parse().unwrap()])
     });
-    acme.state().set_months(BTreeMap::from([(NOW.month(), credits("9"))]));
-    let stored = thread.committer.database.accounts().unwrap().remove(0);
-    for (n, cell) in [(2, &acme), (3, &quiet)] {
-        let number = CallNumber::new(thread.shared.producer.current(), n);
-        let debit = queued(cell, number, debit("0.25"));
-        thread.shared.queue.lock().unwrap().push(debit);
+    for cell in [&acme, &quiet] {
+        cell.state().set_months(BTreeMap::from([(NOW.month(), credits("9"))]));
     }
+    let mut stored = thread.committer.database.accounts().unwrap();
+    let producer = thread.shared.producer.current();
+    let queue = |n, cell| {
+        let debit = queued(cell, CallNumber::new(producer, n), debit("0.25"));
+        thread.shared.queue.lock().unwrap().push(debit);
+    };
+    let finding = |account: &str, expected: &str, found: &str| AuditFinding {
+        account: account.parse().unwrap(),
+        rule: RULE.to_owned(),
+        expected: credits(expected),
+        found: credits(found),
+    };
+    queue(2, &acme);
+    queue(3, &quiet);
+    let (of_quiet, of_acme) = (stored.remove(1), stored.remove(0));
+    let mut queued = Queued::default();
     let mended = thread
         .committer
-        .repair_month(stored, NOW.month(), &mut Queued::default())
+        .repair_month(of_acme, NOW.month(), &mut queued)
         .unwrap();
-    let expected = AuditFinding {
-        account: "acme".parse().unwrap(),
-        rule: RULE.to_owned(),
-        expected: credits("1.5"),
-        found: credits("8.75"),
-    };
-    assert_eq!(mended, Some(expected));
+    assert_eq!(mended, Some(finding("acme", "1.5", "8.75")));
     assert_eq!(acme.state().month_used(NOW), credits("1.75"));
+    // More comes until the next account is mended.
+    queue(4, &quiet);
+    let mended = thread
+        .committer
+        .repair_month(of_quiet, NOW.month(), &mut queued)
+        .unwrap();
+    assert_eq!(mended, Some(finding("quiet", "0", "8.5")));
+    assert_eq!(quiet.state().month_used(NOW), credits("0.5"));
+    // What is written for them has what memory has.
+    let queue = thread.shared.queue.lock().unwrap();
+    let used: Vec<Credits> = queue.iter().map(|queued| queued.month_used).collect();
+    assert_eq!(used, ["1.75", "0.25", "0.5"].map(credits));
 }
 
 /// Usage that somebody else has changed while the ledger runs.

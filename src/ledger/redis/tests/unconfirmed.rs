@@ -5,9 +5,13 @@ use crate::ledger::Ledger;
 use crate::ledger::admin::operators::OperatorOp;
 use crate::ledger::admin::{AdminError, AdminOp, AdminReply, KeyRef};
 use crate::ledger::redis::commands::key_id_key;
+use crate::ledger::redis::link::Link;
+use crate::ledger::redis::reply;
+use crate::ledger::redis::script;
 use crate::ledger::redis::shared::key_name;
+use crate::ledger::redis::unconfirmed::Left;
 use crate::ledger::tests::redis_server::RedisServer;
-use crate::ledger::tests::rig::{block_on, credits, key_create, run};
+use crate::ledger::tests::rig::{block_on, credits, key_create, redis_of, run};
 use crate::pure::ids::{ApiKey, KeyDigest, KeyId, Tier};
 use crate::pure::operator::{Role, operator_id};
 
@@ -164,5 +168,62 @@ fn a_key_whose_predecessor_has_ended_is_answered_though_that_is_not_confirmed() 
         );
         let (record, _) = block_on(async { shared.record_of(&shared.link(), &new).await }).unwrap();
         assert!(record.revoked.is_none(), "{overlap_ms}");
+    }
+}
+
+/// Its answer was lost, and so was that of the same step that was sent again: the old key says which one takes its place.
+#[test]
+fn a_key_that_was_given_an_end_for_another_leaves_that_though_nobody_heard_so() {
+    for is_done in [true, false] {
+        let server = RedisServer::start();
+        let ledger = node(&server, patient());
+        let (shared, link) = (&redis_of(&ledger).shared, Link::default());
+        let (old, new) = (digest(7), digest(8));
+        run(&ledger, create()).unwrap();
+        run(&ledger, key_create("acme", &old)).unwrap();
+        run(&ledger, key_create("acme", &new)).unwrap();
+        if is_done {
+            let (_, record) = block_on(shared.record_of(&link, &old)).unwrap();
+            let arguments =
+                [record.as_str(), &record, "channel", "message", KeyId::of(&new).as_str()].map(str::to_owned);
+            let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+            let set = block_on(shared.run_script(&link, &script::KEY_SET, &[&key_name(&old)], &arguments));
+            assert_eq!(reply::text(&set.unwrap()).unwrap(), "set");
+        }
+        let left = Left::Successor(new, KeyRef::Id(KeyId::of(&old)));
+        let said = block_on(shared.unconfirmed(&link, &left, AdminError::Store("no answer".to_owned())));
+        assert_eq!(
+            matches!(&said, Ok(AdminReply::Key(key)) if key.id == KeyId::of(&new)),
+            is_done,
+            "{said:?}"
+        );
+        let mut keys = revoked(&ledger);
+        keys.sort_by_key(|(id, _)| *id != KeyId::of(&old));
+        assert_eq!(keys, [(KeyId::of(&old), false), (KeyId::of(&new), !is_done)]);
+    }
+}
+
+#[test]
+fn a_rotation_gives_no_end_to_a_key_that_is_revoked_meanwhile() {
+    let server = RedisServer::start();
+    let ledger = node(&server, patient());
+    let (shared, link, old) = (&redis_of(&ledger).shared, Link::default(), digest(7));
+    run(&ledger, create()).unwrap();
+    run(&ledger, key_create("acme", &old)).unwrap();
+    let (_, record) = block_on(shared.record_of(&link, &old)).unwrap();
+    run(
+        &ledger,
+        AdminOp::KeyRevoke {
+            key: KeyRef::Id(KeyId::of(&old)),
+        },
+    )
+    .unwrap();
+    for (successor, expected) in [(Some("key_b"), "revoked"), (None, "set")] {
+        let arguments: Vec<&str> = [record.as_str(), &record, "channel", "message"]
+            .into_iter()
+            .chain(successor)
+            .collect();
+        let set = block_on(shared.run_script(&link, &script::KEY_SET, &[&key_name(&old)], &arguments));
+        assert_eq!(reply::text(&set.unwrap()).unwrap(), expected);
     }
 }

@@ -18,11 +18,11 @@ fn owed(books: &Books, number: u64, came: &str) -> (u64, Option<u64>, bool) {
 }
 
 #[test]
-fn what_has_not_left_of_an_answer_that_breaks_off_is_not_owed_whatever_was_reported() {
+fn what_has_not_left_of_an_answer_that_breaks_off_is_not_owed_although_it_was_reported() {
     let books = Books::with("100");
-    // The text has left, and the usage that follows it waits.
+    // All of the text has left, and the usage that follows it waits: it says what was made, also where nobody sees it.
     let after = format!(r#"{TEXT}"}}}}],"usage":{USAGE}"#);
-    assert_eq!(owed(&books, 1, &after), (3, Some(9), true));
+    assert_eq!(owed(&books, 1, &after), (3, Some(9), false));
     // The usage stands first, and all that follows it waits.
     let before = TEXT.replacen('{', &format!(r#"{{"usage":{USAGE},"#), 1);
     assert_eq!(owed(&books, 2, &before), (0, Some(9), true));
@@ -36,7 +36,8 @@ fn what_has_not_left_of_an_answer_that_breaks_off_is_not_owed_whatever_was_repor
     // All has left, and something follows it that is none of it.
     let whole = format!(r#"{TEXT}"}}}}],"usage":{USAGE}}}x"#);
     assert_eq!(owed(&books, 6, &whole), (3, Some(9), false));
-    // It is broken within its text: what was reported is of more.
+    // The same where it is broken before its end. Broken within its text, what was reported is of more.
+    assert_eq!(owed(&books, 8, &format!("{after}<html>")), (3, Some(9), false));
     let broken = format!("{before}\"<html>");
     assert_eq!(owed(&books, 7, &broken), (3, Some(9), true));
 }
