@@ -203,7 +203,7 @@ impl Receipt {
 pub enum BilledBy {
     /// Tokens as the provider reported them.
     Report,
-    /// Tokens as the gateway counted them, at least on one side: the provider did not report them, or nobody lived to see it.
+    /// Tokens as the gateway counted them, at least on one side: the provider did not report them, or fewer, or nobody lived to see it.
     Count,
     /// The provider's own cost, with the markup.
     Cost,
@@ -212,9 +212,13 @@ pub enum BilledBy {
 impl Billed {
     /// By whose figures it was billed.
     pub fn billed_by(&self) -> BilledBy {
-        match self.call.reported_completion_tokens {
-            _ if self.call.provider_cost.is_some() => BilledBy::Cost,
-            Some(_) => BilledBy::Report,
+        let call = &self.call;
+        let covers = |reported: Option<u64>, billed: u64| reported.is_some_and(|reported| reported >= billed);
+        let is_reported = covers(call.reported_prompt_tokens, self.prompt_tokens)
+            && covers(call.reported_completion_tokens, self.completion_tokens);
+        match call.provider_cost {
+            Some(_) => BilledBy::Cost,
+            None if is_reported => BilledBy::Report,
             None => BilledBy::Count,
         }
     }

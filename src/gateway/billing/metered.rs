@@ -9,6 +9,8 @@ use crate::pure::usage::{CompletionTokens, PromptTokens, Reports, TokenKinds, Us
 pub(in crate::gateway) struct Metered {
     /// The provider's report of both sides.
     pub(in crate::gateway) reported: Option<Usage>,
+    /// The completion as its reports name it, where `reported` is believed: that may have what was counted, where they are behind.
+    pub(in crate::gateway) reported_completion: Option<CompletionTokens>,
     /// The provider's report of the prompt alone.
     pub(in crate::gateway) prompt: Option<PromptTokens>,
     /// The prompt as it was counted for the client to be told, where it was not reported.
@@ -23,6 +25,8 @@ pub(in crate::gateway) struct Metered {
     pub(in crate::gateway) told: Option<Bill>,
     /// Tokens counted in what was delivered.
     pub(in crate::gateway) delivered: CompletionTokens,
+    /// The same, where `delivered` is an estimate by time.
+    pub(in crate::gateway) counted: Option<CompletionTokens>,
     /// The upstream said that it failed, or what came was no answer.
     pub(in crate::gateway) is_error: bool,
     /// The answer came to its end.
@@ -52,6 +56,8 @@ impl Metered {
 pub(super) fn read(reports: &Reports, reported: Option<Usage>) -> Metered {
     Metered {
         reported,
+        // Vectors have a completion of 0, which no report names.
+        reported_completion: reported.map(|usage| reports.completion().unwrap_or(usage.completion)),
         prompt: reports.prompt(),
         counted_prompt: None,
         kinds: reports.kinds_of(reported),
@@ -60,6 +66,7 @@ pub(super) fn read(reports: &Reports, reported: Option<Usage>) -> Metered {
         rejected_reports: reports.rejected(),
         told: None,
         delivered: CompletionTokens(0),
+        counted: None,
         is_error: false,
         is_complete: false,
         is_over: false,

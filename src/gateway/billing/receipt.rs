@@ -51,11 +51,11 @@ pub(in crate::gateway) fn details(
         reported_prompt: reported
             .map(|Usage { prompt, .. }| prompt)
             .or(metered.and_then(|metered| metered.prompt)),
-        reported_completion: reported.map(|Usage { completion, .. }| completion),
+        reported_completion: metered.and_then(|metered| metered.reported_completion),
         // The text of a whole answer is not counted where its use was reported.
         counted_completion: metered
             .filter(|_| is_streamed || reported.is_none())
-            .map(|metered| metered.delivered),
+            .map(|metered| metered.counted.unwrap_or(metered.delivered)),
         pricing: Some(permit.model().pricing),
         priced: None,
         end_user: end_user(closed),

@@ -90,11 +90,10 @@ impl Settler {
         if let Ending::DrainEnded { elapsed_ms } = closed.ending
             && !metered.is_over
         {
-            let (ceiling, rate) = (
-                closed.admission.ceiling,
-                closed.admission.permit.model().unseen_tokens_per_second(),
-            );
-            metered.delivered = ceiling.unseen(metered.delivered, Some(rate), elapsed_ms);
+            let rate = closed.admission.permit.model().unseen_tokens_per_second();
+            let (ceiling, counted) = (closed.admission.ceiling, metered.delivered);
+            metered.counted = Some(counted);
+            metered.delivered = ceiling.unseen(counted, Some(rate), elapsed_ms);
         }
         let markup = closed.target.as_ref().and_then(|target| target.upstream.cost_markup);
         if markup.is_some() || !closed.admission.permit.model().prices.is_simple() {
@@ -395,5 +394,7 @@ fn debit_hold(admission: Box<Admission>) {
 mod debits;
 #[cfg(test)]
 mod losses;
+#[cfg(test)]
+mod receipts;
 #[cfg(test)]
 mod tests;

@@ -45,6 +45,27 @@ fn what_is_not_known_is_absent() {
 }
 
 #[test]
+fn what_is_billed_beyond_a_report_was_counted() {
+    // Billed are 5 and 6 tokens; a report may have more than was admitted.
+    for (prompt, completion, expected) in [
+        (Some(5), Some(6), BilledBy::Report),
+        (Some(7), Some(8), BilledBy::Report),
+        (Some(5), Some(5), BilledBy::Count),
+        (Some(4), Some(6), BilledBy::Count),
+        (Some(5), None, BilledBy::Count),
+        (None, None, BilledBy::Count),
+    ] {
+        let details = CallDetails {
+            reported_prompt: prompt.map(PromptTokens),
+            reported_completion: completion.map(CompletionTokens),
+            ..CallDetails::default()
+        };
+        let by = billed(Some(&details)).billed_by();
+        assert_eq!(by, expected, "{prompt:?} {completion:?}");
+    }
+}
+
+#[test]
 fn a_receipt_reads_back_whole() {
     let details = CallDetails {
         provider: Some("openai".into()),

@@ -10,6 +10,7 @@ fn metered(reported: Option<(u64, u64)>, delivered: u64) -> Metered {
     };
     Metered {
         reported: reported.map(usage),
+        reported_completion: reported.map(|(_, completion)| CompletionTokens(completion)),
         prompt: None,
         counted_prompt: None,
         kinds: TokenKinds::default(),
@@ -17,6 +18,7 @@ fn metered(reported: Option<(u64, u64)>, delivered: u64) -> Metered {
         cost: None,
         told: None,
         delivered: CompletionTokens(delivered),
+        counted: None,
         is_error: false,
         is_complete: false,
         is_over: false,

@@ -1,0 +1,34 @@
+//! What a receipt says of figures that are not the ones that were billed.
+
+use serde_json::json;
+
+use super::debits::{COUNTED, settled, usage};
+use super::*;
+use crate::gateway::billing::tests::rig::{Books, STREAM, event};
+use crate::pure::receipt::BilledBy;
+
+#[test]
+fn a_report_that_is_behind_stands_in_the_receipt_as_it_came() {
+    let books = Books::with("10");
+    let behind = format!("data: {}\n\n", json!({ "choices": [], "usage": usage(9, 1) }));
+    settled(&books, &STREAM, &[event(COUNTED), behind], Ending::UpstreamFailed);
+    let billed = books.receipts().remove(0).billed;
+    assert_eq!((billed.prompt_tokens, billed.completion_tokens), (9, 3));
+    let call = &billed.call;
+    assert_eq!(
+        (call.reported_prompt_tokens, call.reported_completion_tokens),
+        (Some(9), Some(1))
+    );
+    assert_eq!(call.counted_completion_tokens, Some(3));
+    assert_eq!(billed.billed_by(), BilledBy::Count);
+}
+
+#[test]
+fn an_estimate_by_time_is_no_count() {
+    let books = Books::with("10");
+    let elapsed_ms = 700;
+    settled(&books, &STREAM, &[event(COUNTED)], Ending::DrainEnded { elapsed_ms });
+    let billed = books.receipts().remove(0).billed;
+    assert_eq!(billed.completion_tokens, 7);
+    assert_eq!(billed.call.counted_completion_tokens, Some(3));
+}
