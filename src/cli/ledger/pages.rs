@@ -15,11 +15,22 @@ use crate::pure::receipt::Receipt;
 pub(in crate::cli) struct Pages<'c> {
     config: &'c Config,
     access: Option<(Way, Instant)>,
+    /// Receipts that could not be read so far.
+    unreadable: u64,
 }
 
 impl<'c> Pages<'c> {
     pub(in crate::cli) fn new(config: &'c Config) -> Pages<'c> {
-        Pages { config, access: None }
+        Pages {
+            config,
+            access: None,
+            unreadable: 0,
+        }
+    }
+
+    /// How many receipts of the pages that were read are left out there, since they cannot be read.
+    pub(super) fn unreadable(&self) -> u64 {
+        self.unreadable
     }
 
     pub(in crate::cli) fn ask(&mut self, op: AdminOp) -> Result<AdminReply, Failure> {
@@ -86,6 +97,7 @@ impl<'c> Pages<'c> {
             let AdminReply::Receipts(page) = self.ask(AdminOp::Receipts(query))? else {
                 return Err(Failure::wrong_reply());
             };
+            self.unreadable = self.unreadable.saturating_add(page.unreadable);
             if page.unreadable > 0 {
                 log::warn!(
                     "{} receipts of {account} cannot be read and are left out",

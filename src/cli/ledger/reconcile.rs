@@ -30,6 +30,8 @@ use crate::pure::time::{Day, Timestamp};
     prompt      or prompt_tokens, input_tokens, tokens_prompt, native_tokens_prompt\n  \
     completion  or completion_tokens, output_tokens, tokens_completion,\n              \
     native_tokens_completion\n\n\
+    Each has the total of its side: where an export names cached input (Anthropic) or\n\
+    reasoning (xAI) beside them, add these first.\n\n\
     Listed are calls that are\n  \
     missing    in the export, and no receipt has the id. The call may be under way, or\n             \
     its receipt older than receipts are kept\n  \
@@ -38,8 +40,8 @@ use crate::pure::time::{Day, Timestamp};
     reported none, than were billed\n  \
     unlisted   receipts of the provider, of calls that began and ended from --from to\n             \
     --to, that the export lacks; looked for when all three are given\n\n\
-    The exit status is 1 when anything is listed and 0 when all agree. A row that cannot\n\
-    be read is an error. An export has 2,000,000 rows at most, which take about 700 MB;\n\
+    The exit status is 0 when all agree, and 1 when anything is listed or a receipt cannot\n\
+    be read. A row that cannot be read is an error. An export has 2,000,000 rows at most, which take about 700 MB;\n\
     hold a larger one against the receipts in parts, such as a day each.")]
 pub(in crate::cli) struct ReconcileArgs {
     /// The export; - for standard input
@@ -83,13 +85,14 @@ pub(super) fn run(args: &ReconcileArgs, config: &Config, format: Format) -> Resu
             progress.show(read, "receipt");
             // A clock that was set back leaves single receipts that are older than those below them.
             let newest = page.iter().map(|receipt| receipt.resolved).max();
-            newest.is_some_and(|newest| begins.is_none_or(|begins| newest >= begins))
+            // A page of which nothing can be read says nothing of those below it.
+            newest.is_none_or(|newest| begins.is_none_or(|begins| newest >= begins))
         })?;
     }
     drop(progress);
     Ok(Answer {
         warnings: doubt.into_iter().collect(),
-        ..Answer::of(&Shown::of(all.finish()), format)?
+        ..Answer::of(&Shown::of(all.finish(), pages.unreadable()), format)?
     })
 }
 
@@ -151,6 +154,8 @@ struct Shown {
     receipts: u64,
     /// Those without the answer's own id, whose gateway ended before the call did.
     receipts_without_id: u64,
+    /// Receipts that cannot be read, whosever they are: no call of the export was looked for among them.
+    unreadable: u64,
     /// When the oldest receipt was resolved that was looked at.
     oldest_receipt: Option<String>,
     matched: u64,
@@ -163,12 +168,13 @@ struct Shown {
 }
 
 impl Shown {
-    fn of(result: Reconciled) -> Shown {
+    fn of(result: Reconciled, unreadable: u64) -> Shown {
         Shown {
-            agrees: result.findings.is_empty(),
+            agrees: result.findings.is_empty() && unreadable == 0,
             rows: result.rows,
             receipts: result.receipts,
             receipts_without_id: result.unnamed,
+            unreadable,
             oldest_receipt: result.oldest.map(|at: Timestamp| at.to_string()),
             matched: result.matched,
             missing: result.missing,
@@ -232,17 +238,31 @@ impl Show for Shown {
                 ),
             );
         }
+        if self.unreadable > 0 {
+            let unreadable = counted(self.unreadable, "receipt");
+            line(
+                &mut text,
+                format_args!("{unreadable} could not be read: what is missing may be among them"),
+            );
+        }
         text
     }
 
     fn problems(&self) -> Vec<String> {
-        match self.agrees {
-            true => Vec::new(),
-            false => vec![format!(
+        let mut problems = Vec::new();
+        if !self.findings.is_empty() {
+            problems.push(format!(
                 "the export and the receipts do not agree: {}",
                 counted(self.count(), "finding")
-            )],
+            ));
         }
+        if self.unreadable > 0 {
+            problems.push(format!(
+                "the export was not held against all receipts: {} could not be read",
+                counted(self.unreadable, "receipt")
+            ));
+        }
+        problems
     }
 }
 

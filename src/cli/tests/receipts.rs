@@ -262,6 +262,27 @@ fn an_export_that_does_not_names_what_differs_and_exits_1() {
 }
 
 #[test]
+fn receipts_that_cannot_be_read_end_no_account_and_are_no_agreement() {
+    let calls = Calls::told(false);
+    let sql = "UPDATE receipt_lists SET list = list || ?1
+               WHERE seq = (SELECT seq FROM receipt_lists ORDER BY at DESC, oldest DESC, seq DESC LIMIT 1)";
+    let file = rusqlite::Connection::open(calls.place.ledger()).unwrap();
+    // As many as a page has, newer than all that can be read.
+    assert_eq!(file.execute(sql, ["x\n".repeat(1_000)]).unwrap(), 1);
+    drop(file);
+    let (status, listed, sums) = calls.reconcile(AGREES, "");
+    for (name, expected) in [("receipts", 4), ("matched", 3), ("missing", 0), ("unreadable", 1_000)] {
+        assert_eq!(sums[name], expected, "{name}: {sums}");
+    }
+    assert_eq!((status, &sums["agrees"]), (1, &Value::from(false)));
+    let last = listed.last().unwrap();
+    assert_eq!(
+        last,
+        "1000 receipts could not be read: what is missing may be among them"
+    );
+}
+
+#[test]
 fn what_an_export_lacks_is_listed_where_its_time_is_given() {
     let calls = Calls::new();
     let today = Clock::System.now().day();
