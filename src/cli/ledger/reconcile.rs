@@ -41,8 +41,9 @@ use crate::pure::time::{Day, Timestamp};
     unlisted   receipts of the provider, of calls that began and ended from --from to\n             \
     --to, that the export lacks; looked for when all three are given\n\n\
     The exit status is 0 when all agree, and 1 when anything is listed or a receipt cannot\n\
-    be read. A row that cannot be read is an error. An export has 2,000,000 rows at most, which take about 700 MB;\n\
-    hold a larger one against the receipts in parts, such as a day each.")]
+    be read. A row that cannot be read is an error. An export has 2,000,000 rows at most,\n\
+    which take about 700 MB; hold a larger one against the receipts in parts, such as a\n\
+    day each.")]
 pub(in crate::cli) struct ReconcileArgs {
     /// The export; - for standard input
     file: PathBuf,
