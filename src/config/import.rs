@@ -183,7 +183,10 @@ fn give(file: &File, old: &Metadata) -> std::io::Result<()> {
             let (user, uid, gid) = (new.uid(), old.uid(), old.gid());
             Err(Error::new(
                 ErrorKind::PermissionDenied,
-                format!("the user {user} cannot keep its owner and group, {uid}:{gid}: give it to that user (chown)"),
+                format!(
+                    "the user {user} cannot keep its owner and group, {uid}:{gid}, and somebody could not change or read it any more: give \
+                     it to that user and a group of theirs (chown), or add the user to that group"
+                ),
             ))
         }
     }

@@ -52,9 +52,9 @@ pub(in crate::gateway) fn details(
             .map(|Usage { prompt, .. }| prompt)
             .or(metered.and_then(|metered| metered.prompt)),
         reported_completion: metered.and_then(|metered| metered.reported_completion),
-        // The text of a whole answer is not counted where its use was reported.
+        // The text of a whole answer that came to its end is not counted where its use was reported.
         counted_completion: metered
-            .filter(|_| is_streamed || reported.is_none())
+            .filter(|metered| is_streamed || reported.is_none() || !metered.is_complete)
             .map(|metered| metered.counted.unwrap_or(metered.delivered)),
         pricing: Some(permit.model().pricing),
         priced: None,
