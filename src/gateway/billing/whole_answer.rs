@@ -160,7 +160,8 @@ impl Whole {
             delivered,
             is_error: tap.is_error(),
             is_complete: tap.complete(),
-            is_over: tap.complete(),
+            // One that stands behind all of the text is the last.
+            is_over: tap.complete() || reported.is_some() && tap.reports_all_text(),
             is_part_passed: tap.stopped_within(),
             is_implausible: tap.is_implausible(),
             began,

@@ -50,6 +50,32 @@ fn a_whole_answer_that_broke_off_has_its_count_beside_its_report() {
     assert_eq!(billed.billed_by(), BilledBy::Count);
 }
 
+/// The report has come: the time that its last byte took is no work.
+#[test]
+fn no_time_is_billed_behind_a_report_that_follows_all_of_the_text() {
+    let books = Books::with("10");
+    let mut ctx = books.call(1, &WHOLE);
+    let text = format!(
+        r#"{{"choices":[{{"index":0,"message":{{"content":"{COUNTED}"}}}}],"usage":{}"#,
+        usage(9, 4)
+    );
+    pass(&mut ctx, "{", false);
+    let Answer::Metered(meter) = &mut call_of(&mut ctx).answer else {
+        panic!("nothing is metered");
+    };
+    meter.stop_gathering();
+    let elapsed_ms = 700;
+    settle(
+        &books,
+        &mut ctx,
+        &[text.split_at(1).1.to_owned()],
+        Ending::DrainEnded { elapsed_ms },
+    );
+    let billed = books.receipts().remove(0).billed;
+    assert_eq!((billed.prompt_tokens, billed.completion_tokens), (9, 4));
+    assert_eq!(billed.billed_by(), BilledBy::Report);
+}
+
 #[test]
 fn an_estimate_by_time_is_no_count() {
     let books = Books::with("10");
