@@ -312,8 +312,8 @@ mod tests {
             let request = http::Request::new(Bytes::from_static(b"x"));
             let answer = inner.post(request).await.map(|answer| answer.status().as_u16());
             assert_eq!(answer.ok(), status, "{before}");
-            drop(inner);
-            answers.await.unwrap();
+            // The pool keeps the connection for a minute.
+            answers.abort();
         }
     }
 
