@@ -10,6 +10,8 @@ use super::schema::{Node, Role};
 
 mod closing;
 mod escapes;
+mod literals;
+mod raw;
 
 /// The scanner of one document.
 #[derive(Debug)]
@@ -33,6 +35,8 @@ pub(super) struct Scanner {
     string_escaped: bool,
     /// The first half of a surrogate pair whose second half must be the next escape.
     high: Option<u16>,
+    /// The depth within the container at hand whose bytes are text as they stand; 0 outside of one.
+    raw_depth: u32,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -80,6 +84,7 @@ impl Scanner {
             string_start: 0,
             string_escaped: false,
             high: None,
+            raw_depth: 0,
         }
     }
 
@@ -121,25 +126,34 @@ impl Scanner {
         self.offset = self.offset.saturating_add(bytes.len());
         let mut rest = bytes;
         while let Some((&byte, after)) = rest.split_first() {
-            rest = match self.state {
-                State::String => self.string(rest, reading),
-                State::Literal(first, seen) => self.literal(rest, first, seen, reading),
-                State::Escape | State::Unicode(..) => {
-                    self.escape(byte, reading);
+            rest = match self.raw_depth {
+                0 => self.step(byte, after, rest, reading),
+                _ => self.raw(rest, reading),
+            };
+        }
+    }
+
+    /// Takes one token or a part of one from `rest`, which begins with `byte`; what follows it. Nothing follows what is no JSON.
+    #[inline]
+    fn step<'a>(&mut self, byte: u8, after: &'a [u8], rest: &'a [u8], reading: &mut Reading) -> &'a [u8] {
+        match self.state {
+            State::String => self.string(rest, reading),
+            State::Literal(first, seen) => self.literal(rest, first, seen, reading),
+            State::Escape | State::Unicode(..) => {
+                self.escape(byte, reading);
+                after
+            }
+            State::Broken => b"",
+            _ => {
+                if !matches!(byte, b' ' | b'\n' | b'\r' | b'\t') {
+                    self.structure(byte, self.offset - after.len(), reading);
+                }
+                if matches!(self.state, State::Literal(..)) {
+                    rest
+                } else {
                     after
                 }
-                State::Broken => return,
-                _ => {
-                    if !matches!(byte, b' ' | b'\n' | b'\r' | b'\t') {
-                        self.structure(byte, self.offset - after.len(), reading);
-                    }
-                    if matches!(self.state, State::Literal(..)) {
-                        rest
-                    } else {
-                        after
-                    }
-                }
-            };
+            }
         }
     }
 
@@ -198,7 +212,13 @@ impl Scanner {
                 }
                 state
             }
-            (State::ValueOrEnd | State::AfterValue, b']') if !self.in_object() => self.close(self.node(), reading),
+            (State::ValueOrEnd | State::AfterValue, b']') if !self.in_object() => {
+                let node = self.node();
+                if node == Node::Choices {
+                    reading.spans.choices_end = offset;
+                }
+                self.close(node, reading)
+            }
             _ => State::Broken,
         };
     }
@@ -229,6 +249,9 @@ impl Scanner {
         }
         self.depth += 1;
         self.objects = self.objects << 1 | u128::from(object);
+        if self.role == Role::Arguments {
+            self.begin_raw(object, reading);
+        }
         self.role = if object { Role::Skip } else { self.node().element() };
         if object { State::KeyOrEnd } else { State::ValueOrEnd }
     }
@@ -238,6 +261,9 @@ impl Scanner {
         self.objects >>= 1;
         self.known = self.known.min(usize::try_from(self.depth).unwrap_or(usize::MAX));
         self.role = Role::Skip;
+        if self.depth < self.raw_depth {
+            self.raw_depth = 0;
+        }
         reading.close(node);
         self.after_value()
     }
@@ -350,31 +376,5 @@ impl Scanner {
         }
         let room = (KEPT_BYTES_MAX + 1).saturating_sub(self.kept.len());
         self.kept.extend_from_slice(bytes.get(..room).unwrap_or(bytes));
-    }
-
-    fn literal<'a>(&mut self, rest: &'a [u8], first: u8, seen: u8, reading: &mut Reading) -> &'a [u8] {
-        let is_literal =
-            |byte: &u8| matches!(byte, b'0'..=b'9' | b'a'..=b'z' | b'.' | b'-' | b'+' | b'E' | b'I' | b'N');
-        let length = rest.iter().position(|byte| !is_literal(byte)).unwrap_or(rest.len());
-        let (run, rest) = rest.split_at_checked(length).unwrap_or((rest, b""));
-        if self.role.is_kept() {
-            self.keep_bytes(run);
-        }
-        if rest.is_empty() {
-            let seen = seen.saturating_add(u8::try_from(run.len()).unwrap_or(u8::MAX));
-            let byte = if matches!(first, b't' | b'f' | b'n') {
-                first
-            } else {
-                run.last().copied().unwrap_or(first)
-            };
-            self.state = State::Literal(byte, seen);
-        } else {
-            let role = std::mem::replace(&mut self.role, Role::Skip);
-            if role.is_kept() {
-                reading.literal(role, &self.kept);
-            }
-            self.state = self.after_value();
-        }
-        rest
     }
 }

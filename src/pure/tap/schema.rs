@@ -67,6 +67,8 @@ pub(super) enum Role {
     ToolCalls,
     ToolCall,
     Function,
+    /// What a tool is called with: text, or JSON of any kind, which is text as it stands.
+    Arguments,
     Text(Kind),
     Part(Kind),
     Audio,
@@ -160,7 +162,8 @@ impl Node {
                 _ => Role::Skip,
             },
             Node::Function => match key {
-                b"name" | b"arguments" | b"input" => Role::Text(Kind::Content),
+                b"name" => Role::Text(Kind::Content),
+                b"arguments" | b"input" => Role::Arguments,
                 _ => Role::Skip,
             },
             Node::Part(kind) => match key {
@@ -276,6 +279,7 @@ impl Role {
     pub(super) fn text(self) -> Option<Kind> {
         match self {
             Role::Text(kind) | Role::Part(kind) => Some(kind),
+            Role::Arguments => Some(Kind::Content),
             _ => None,
         }
     }

@@ -11,7 +11,7 @@ pub(super) struct Spans {
     pub(super) text: Range<usize>,
     /// The padding, between its quotes.
     pub(super) padding: Range<usize>,
-    /// One of the texts has an escape in it.
+    /// One of the texts has an escape in it, or is no string.
     pub(super) escaped: bool,
     /// The usage object that stands in the document's root, with its braces: the last of them. While it is open its end is 0.
     pub(super) usage: Range<usize>,
@@ -22,6 +22,8 @@ pub(super) struct Spans {
     /// The usage objects that stand elsewhere (in a choice, in Groq's object), and earlier ones of the root: the first
     /// [`Spans::OTHER_USAGES_MAX`]. The end of one that is open is 0. There are none in nearly all documents.
     pub(super) other_usages: Vec<Range<usize>>,
+    /// What follows the array of choices. 0 while it is open, and where there is none.
+    pub(super) choices_end: usize,
     /// What follows the last brace of the root. 0 while it is open, and where it is no object.
     pub(super) end: usize,
 }

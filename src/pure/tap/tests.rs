@@ -1,6 +1,7 @@
 //! The taps: first the promises one by one, then (in the modules) all of them for any stream cut anywhere.
 
 mod answers;
+mod arguments;
 mod byok;
 mod costs;
 mod counter;
