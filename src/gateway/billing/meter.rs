@@ -19,6 +19,7 @@ use crate::pure::usage::{CompletionFrom, CompletionTokens, Naming, PromptTokens}
 
 mod about_operator;
 mod likely_use;
+mod unread;
 
 /// The tap of an answer that has begun.
 pub(in crate::gateway) struct Meter {

@@ -6,7 +6,7 @@ use crate::clock::Clock;
 use crate::gateway::admission::Admission;
 use crate::gateway::upstream::targets::Candidate;
 use crate::pure::receipt::{CallDetails, CallEnding};
-use crate::pure::request_body::ResponseMode;
+use crate::pure::request_body::{Endpoint, ResponseMode};
 use crate::pure::time::Timestamp;
 use crate::pure::usage::Usage;
 
@@ -52,8 +52,9 @@ pub(in crate::gateway) fn details(
             .map(|Usage { prompt, .. }| prompt)
             .or(metered.and_then(|metered| metered.prompt)),
         reported_completion: metered.and_then(|metered| metered.reported_completion),
-        // The text of a whole answer that came to its end is not counted where its use was reported.
+        // The text of a whole answer that came to its end is not counted where its use was reported. Vectors have none.
         counted_completion: metered
+            .filter(|_| closed.body.endpoint() != Endpoint::Embeddings)
             .filter(|metered| is_streamed || reported.is_none() || !metered.is_complete)
             .map(|metered| metered.counted.unwrap_or(metered.delivered)),
         pricing: Some(permit.model().pricing),

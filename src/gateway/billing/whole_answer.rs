@@ -17,6 +17,10 @@ pub(super) struct Whole {
     /// It is one of vectors, not of choices.
     is_vectors: bool,
     leaves: Leaves,
+    /// Its client has left, and its use is waited for.
+    is_read_on: bool,
+    /// Whether it would have begun to pass when the time to gather was over, had its client not left. None: that is not over.
+    would_pass: Option<bool>,
 }
 
 /// What leaves of the answer.
@@ -38,6 +42,8 @@ impl Whole {
             cost: WholeCost::default(),
             is_vectors: endpoint == Endpoint::Embeddings,
             leaves: Leaves::Nothing,
+            is_read_on: false,
+            would_pass: None,
         }
     }
 
@@ -59,9 +65,31 @@ impl Whole {
         }
     }
 
+    /// The client has left, and the answer's use is waited for: what is known of it is owed, though nothing of it leaves.
+    pub(super) fn read_on(&mut self) {
+        self.is_read_on = true;
+    }
+
+    /// The answer is gathered no longer, and its client has left: nothing leaves.
+    pub(super) fn stop_gathering_unread(&mut self) {
+        if matches!(self.leaves, Leaves::Nothing) && self.would_pass.is_none() {
+            self.would_pass = Some(!self.tap.is_blank());
+            self.pass_unread();
+        }
+    }
+
+    /// All of an answer that would have begun to pass would have left, whether its upstream ends it or not: a client that has left owes what
+    /// one that stays does.
+    fn pass_unread(&mut self) {
+        if self.would_pass == Some(true) && !self.passes() && self.is_answer() {
+            self.leaves = Leaves::All;
+        }
+    }
+
     /// One chunk of the answer comes: what is passed on in its place.
     pub(super) fn chunk(&mut self, chunk: &Bytes, tariff: &Tariff<'_>) -> Forward {
         let forward = self.cost.chunk(chunk, &mut self.tap, tariff);
+        self.pass_unread();
         let kept = match &mut self.leaves {
             Leaves::Blanks(kept) => kept,
             Leaves::All => {
@@ -85,6 +113,7 @@ impl Whole {
             // It stays no answer, whatever follows.
             return Forward::Replace(Bytes::new());
         }
+        self.tap.count_passed();
         self.leaves = Leaves::All;
         Forward::Replace(Bytes::from(kept))
     }
@@ -108,6 +137,8 @@ impl Whole {
         if self.tap.is_cut() {
             return Passed::Cut;
         }
+        // What is told of it from now on is exact.
+        self.tap.end();
         let is_answer = self.is_answer();
         match std::mem::replace(&mut self.leaves, Leaves::All) {
             Leaves::All => {}
@@ -124,7 +155,7 @@ impl Whole {
 
     /// Tokens of the text that has left.
     pub(super) fn delivered(&self) -> CompletionTokens {
-        match self.passes() && self.is_part() {
+        match self.passes() {
             true => self.tap.delivered_before(self.cost.waits_since()),
             false => self.tap.delivered(),
         }
@@ -142,10 +173,20 @@ impl Whole {
         !self.tap.complete() && (!self.tap.is_object() || self.cost.waits_since().is_some())
     }
 
+    /// Whether nothing that may follow says more of what was used: all of an answer has come, or its report behind all of its text.
+    fn has_told_use(&self) -> bool {
+        let tap = &self.tap;
+        let has_report = || tap.reports_all_text() && tap.reported().is_some();
+        self.is_answer() || tap.is_cut() && !tap.is_error() && has_report()
+    }
+
     /// What was used. `began`: something of it came.
     pub(super) fn finish(&mut self, began: bool) -> Metered {
+        if self.is_read_on && self.has_told_use() {
+            self.leaves = Leaves::All;
+        }
         if !self.passes() {
-            // Nothing was passed on: at most its prompt is owed.
+            // Nothing was passed on, nor is known to have been used: at most its prompt is owed.
             return Metered {
                 is_error: self.tap.is_error(),
                 is_over: self.tap.complete(),

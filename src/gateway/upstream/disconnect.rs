@@ -30,6 +30,14 @@ pub(in crate::gateway) fn client_left(ctx: &mut Ctx, head_came: bool) -> Option<
         (true, _) => return None,
     };
     call.read_on = permit;
+    // Of one that reasons unseen the time is billed also where there is no place, unless its use is known.
+    let waits_for_use = call.read_on.is_some() || call.reasons_unseen();
+    if let Answer::Metered(meter) = &mut call.answer
+        && head_came
+        && waits_for_use
+    {
+        meter.read_on();
+    }
     call.read_on.as_ref().map(|_| within)
 }
 

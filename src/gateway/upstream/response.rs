@@ -354,17 +354,18 @@ fn pass_owed(call: &mut Call) {
 }
 
 /// An answer that was gathered has passed the limits of that, and begins to be passed on before its end: what has come of it stands in the
-/// journal before it is. White space is nothing of an answer.
+/// journal before it is. White space is nothing of an answer. Where the client has left nobody gets anything; a whole answer that has come is
+/// owed all the same.
 pub(in crate::gateway) fn begins_unfinished(ctx: &mut Ctx) {
     let Some(call) = ctx.call() else { return };
-    if call.client_has_left {
-        // It is read on, and nobody gets anything.
-        return;
-    }
     let Answer::Metered(meter) = &mut call.answer else {
         return;
     };
-    meter.stop_gathering();
+    if call.client_has_left {
+        meter.stop_gathering_unread();
+    } else {
+        meter.stop_gathering();
+    }
     // Of a stream no event has come: nothing is owed for what leaves with its head.
     if meter.is_stream() || meter.is_gathered() {
         return;

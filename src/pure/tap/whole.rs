@@ -93,10 +93,13 @@ impl WholeTap {
         usage.filter(|_| !(has_content && self.reading.reports.is_nothing()))
     }
 
-    /// Whether its report stands behind all of its text, of which there is some.
+    /// Whether its report stands behind all of its text. One of an answer without any, such as one that reasoned up to its maximum, stands
+    /// behind its choices.
     pub fn reports_all_text(&self) -> bool {
         let (spans, bytes) = (&self.reading.spans, self.reading.counter.bytes());
-        spans.usage.end > 0 && bytes > 0 && spans.text_before(spans.usage.start) == bytes
+        let is_behind_choices = || (1..=spans.usage.start).contains(&spans.choices_end);
+        let is_behind_text = spans.usage.end > 0 && spans.text_before(spans.usage.start) == bytes;
+        is_behind_text && (bytes > 0 || is_behind_choices())
     }
 
     /// Whether a report gave a completion that this answer cannot have.

@@ -73,6 +73,9 @@ fn only_so_much_waits_behind_white_space() {
     let (first, second) = long.split_at(100_000);
     assert_eq!(pass(&mut ctx, first, false), (Passed::On, first.to_owned()));
     assert!(!meter(&mut ctx).is_gathered());
+    // All that leaves is in the journal before.
+    let come = meter(&mut ctx).come().unwrap().0.0;
+    assert!((24_900..25_010).contains(&come), "{come}");
     assert_eq!(pass(&mut ctx, second, true).0, Passed::On);
     let delivered = taken(&mut ctx).finish().delivered.0;
     assert!((40_000..40_100).contains(&delivered), "{delivered}");
