@@ -9,7 +9,6 @@ use super::event::{DataAt, Terminal};
 use super::fast_path::FastPath;
 use super::output::Output;
 use super::scan::Scanner;
-use super::text::cut_character;
 use crate::pure::bill::Tariff;
 use crate::pure::sse::{Framer, Piece, Position};
 use crate::pure::usage::PromptTokens;
@@ -17,6 +16,7 @@ use crate::pure::usage::PromptTokens;
 mod costs;
 mod ending;
 mod findings;
+mod open_event;
 mod options;
 
 use costs::EventUsage;
@@ -34,6 +34,8 @@ pub use options::{HOLD_BYTES_MAX, TapOptions};
 /// 2. an error event of the upstream: ours takes its place, `[DONE]` follows, and nothing after it passes;
 /// 3. the end: an open event is closed, and `[DONE]` added when the upstream sent none;
 /// 4. with a tariff: the usages in an event, of which the last tells the cost, and none tells the provider's own.
+///
+/// What follows `[DONE]` passes too, but for an error. No client reads it: its text is not counted, its reports are read.
 ///
 /// So that 1 and 2 hold however a stream is cut, and so that a stream which dies in the middle of an event leaves no half of it behind, the
 /// bytes of an event that is not yet complete wait here. That delays no client, since none can read an incomplete event: bytes wait only
@@ -226,6 +228,10 @@ impl StreamTap {
 
     /// Takes the usual events that `bytes` begin with; what follows them.
     fn usual_events<'a>(&mut self, bytes: &'a [u8]) -> &'a [u8] {
+        if self.done {
+            // The text of these would count.
+            return bytes;
+        }
         let mut rest = bytes;
         while !rest.is_empty() {
             if let Some((text, after)) = self.fast_path.find(rest) {
@@ -249,6 +255,10 @@ impl StreamTap {
     fn data(&mut self, data: &[u8]) {
         self.terminal = self.terminal.after(data);
         self.scanner.feed(data, &mut self.reading);
+        if self.done {
+            // Behind `[DONE]` no client reads it.
+            self.reading.counter.discard();
+        }
     }
 
     /// The event at hand is complete: what becomes of it. What it says takes effect here.
@@ -348,53 +358,5 @@ impl StreamTap {
         let has_text = seen.choices == Choices::Some || seen.response;
         let is_one = seen.usage && !has_text && self.scanner.is_complete();
         self.options.drop_usage_chunk && is_one && !self.settled
-    }
-
-    /// The chunk ends within an event: its bytes since `start` pass or are held.
-    fn leave_open(&mut self, chunk: &Bytes, start: usize, output: &mut Output<'_>, tariff: Option<&Tariff<'_>>) {
-        let tail = chunk.get(start..).unwrap_or_default();
-        if tail.is_empty() && self.held.is_empty() {
-            return;
-        }
-        let begins = !self.released;
-        if !self.released && !self.may_pass() {
-            if self.held.len() + tail.len() <= self.options.hold_bytes_max {
-                return self.held.extend_from_slice(tail);
-            }
-            if self.is_error() {
-                return output.insert(&self.mask(&[], tariff));
-            }
-        }
-        self.released = true;
-        self.reading.counter.count_passed();
-        self.has_event |= self.has_data();
-        if begins && self.terminal == Terminal::Yes {
-            output.insert(&self.last_usage(tariff));
-        }
-        if cut_character(tail) == 0 && (tail.len() >= 3 || self.held.is_empty()) {
-            output.insert(&self.held);
-            output.pass(start..chunk.len());
-            return self.held.clear();
-        }
-        // Half a character could not be closed if the stream died here, so it waits for its other half.
-        self.held.extend_from_slice(tail);
-        let whole = self.held.len() - cut_character(&self.held);
-        output.insert(self.held.get(..whole).unwrap_or_default());
-        self.held.drain(..whole);
-    }
-
-    /// The first line of data of the event at hand, which has just ended, is all of an event that passes.
-    fn is_harmless(&self) -> bool {
-        let complete = self.scanner.is_complete() || self.terminal == Terminal::Yes;
-        complete && self.framer.data_lines() == 1 && !self.is_error() && !self.is_usage_chunk()
-    }
-
-    /// Only its blank line is missing of the event at hand; then a client that reads by lines may have it.
-    fn may_pass(&mut self) -> bool {
-        let may = self.settled && self.framer.position() == Position::LineStart && self.framer.data_lines() == 1;
-        if may {
-            self.deliver();
-        }
-        may
     }
 }

@@ -181,3 +181,62 @@ fn what_is_reported_in_choices_alone_counts_no_less_than_what_all_of_them_have_s
         }
     }
 }
+
+/// No client reads it. One that is told what the answer costs was told before: it pays for nothing of it, and no other does.
+#[test]
+fn text_behind_done_passes_and_is_not_counted_however_the_stream_is_cut() {
+    let report = TRAILING.replace(":12}", ":2}");
+    // Usual events, one with an escape, and one that is none.
+    let behind = [
+        DELTA,
+        DELTA,
+        &DELTA.replace(" token", "\\n"),
+        STOP,
+        &DELTA.replace("\"id\"", "\"ID\""),
+    ]
+    .concat();
+    for (before, reported) in [
+        ([DELTA, DELTA, STOP, &report].concat(), Some((9, 2))),
+        ([DELTA, DELTA, STOP].concat(), None),
+    ] {
+        let stream = [before.as_str(), DONE, &behind].concat();
+        for cut in 0..=stream.len() {
+            let (head, tail) = stream.as_bytes().split_at(cut);
+            let (out, tap) = pass(&[head, tail], TapOptions::default());
+            assert_eq!(out, stream.as_bytes(), "cut at {cut}");
+            assert_eq!(
+                (usage(&tap), tap.delivered().0, tap.delivered_text().bytes),
+                (reported, 2, 12),
+                "cut at {cut}"
+            );
+            assert!(!tap.is_implausible() && tap.is_at_finish(), "cut at {cut}");
+        }
+    }
+}
+
+#[test]
+fn a_report_behind_done_is_read_and_is_of_the_text_before_it() {
+    let (_, tap) = pass(
+        &[[DELTA, STOP, DONE, DELTA, TRAILING].concat().as_bytes()],
+        TapOptions::default(),
+    );
+    assert_eq!((usage(&tap), tap.delivered().0), (Some((9, 12)), 1));
+}
+
+/// It passes as it comes, and what has come of it would count.
+#[test]
+fn an_event_behind_done_that_is_too_long_to_be_held_is_not_counted() {
+    let open = format!(
+        "data: {{\"choices\":[{{\"index\":0,\"delta\":{{\"content\":\"{}",
+        " token".repeat(HOLD_BYTES_MAX / 4)
+    );
+    let (out, mut tap) = pass(
+        &[[DELTA, DONE].concat().as_bytes(), open.as_bytes()],
+        TapOptions::default(),
+    );
+    assert_eq!(out, [DELTA, DONE, &open].concat().as_bytes());
+    let counted = |tap: &StreamTap| (tap.delivered().0, tap.delivered_to_date().0, tap.delivered_text().bytes);
+    assert_eq!(counted(&tap), (1, 1, 6));
+    tap.stop();
+    assert_eq!(counted(&tap), (1, 1, 6));
+}

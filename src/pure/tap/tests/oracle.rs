@@ -74,7 +74,9 @@ pub(super) fn outcome(stream: &[u8], options: TapOptions) -> Outcome {
         }
         outcome.out.extend(&block.raw);
         outcome.out.extend(block.closing);
-        outcome.delivered += text_tokens(&value, options.encoding);
+        if !outcome.done {
+            outcome.delivered += text_tokens(&value, options.encoding);
+        }
         outcome.finished |= choices(&value).any(|choice| !matches!(choice["finish_reason"].as_str(), None | Some("")));
     }
     if !outcome.done {
