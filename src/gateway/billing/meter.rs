@@ -1,5 +1,7 @@
 //! The meter of one answer: the tap over the passing bytes, and what it makes of a stream's end.
 
+use std::time::Instant;
+
 use bytes::Bytes;
 
 use super::append::append;
@@ -18,6 +20,7 @@ use crate::pure::tokens::Encoding;
 use crate::pure::usage::{CompletionFrom, CompletionTokens, Naming, PromptTokens};
 
 mod about_operator;
+mod finish;
 mod likely_use;
 mod unread;
 
@@ -37,6 +40,8 @@ pub(in crate::gateway) struct Meter {
     awaits_event: bool,
     /// How a stream has begun.
     start: StreamStart,
+    /// When a stream was first seen to be complete: see [`Meter::note_finish`].
+    finished_at: Option<Instant>,
 }
 
 #[expect(
@@ -88,6 +93,7 @@ impl Meter {
             has_failed: false,
             awaits_event: false,
             start: StreamStart::default(),
+            finished_at: None,
         }
     }
 
@@ -260,11 +266,6 @@ impl Meter {
         }
     }
 
-    /// Whether a stream has come to the end of its answer, so that only its report and its last event may follow.
-    pub(in crate::gateway) fn is_at_finish(&self) -> bool {
-        matches!(&self.tap, Tap::Stream(tap) if tap.is_at_finish())
-    }
-
     /// The client was told what the answer costs, for good.
     pub(in crate::gateway) fn has_told(&self) -> bool {
         matches!(&self.tap, Tap::Stream(tap) if tap.told_bill().is_some())
@@ -383,7 +384,7 @@ impl Meter {
                     delivered: told.map_or_else(|| tap.delivered(), |told| told.delivered),
                     is_error: tap.error_event() || tap.died(),
                     is_complete: tap.finished(),
-                    is_over: tap.has_last_event(),
+                    is_over: tap.has_last_event() || tap.has_last_report(),
                     is_implausible: tap.is_implausible(),
                     began,
                     told: tap.told_bill(),

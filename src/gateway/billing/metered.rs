@@ -31,7 +31,7 @@ pub(in crate::gateway) struct Metered {
     pub(in crate::gateway) is_error: bool,
     /// The answer came to its end.
     pub(in crate::gateway) is_complete: bool,
-    /// No report could follow: a stream has had its last event, or all of a whole answer has come.
+    /// Nothing more could follow: a stream has had its last event, all of a whole answer has come, or the last report of either has.
     pub(in crate::gateway) is_over: bool,
     /// A whole answer passed on as it came, and stopped within its object.
     pub(in crate::gateway) is_part_passed: bool,

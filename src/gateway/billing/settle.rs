@@ -9,7 +9,7 @@ use std::thread::JoinHandle;
 
 use tokio::runtime::Handle;
 
-use self::owed::{Charge, bound_count, charge, is_unread};
+use self::owed::{Charge, bound_count, charge, estimate_unseen, is_unread};
 use super::closed_call::{ClosedCall, Ending};
 use super::extend::raise_and_debit;
 use super::metered::Metered;
@@ -90,10 +90,7 @@ impl Settler {
         if let Ending::DrainEnded { elapsed_ms } = closed.ending
             && !metered.is_over
         {
-            let rate = closed.admission.permit.model().unseen_tokens_per_second();
-            let (ceiling, counted) = (closed.admission.ceiling, metered.delivered);
-            metered.counted = Some(counted);
-            metered.delivered = ceiling.unseen(counted, Some(rate), elapsed_ms);
+            estimate_unseen(&closed.admission, elapsed_ms, &mut metered);
         }
         let markup = closed.target.as_ref().and_then(|target| target.upstream.cost_markup);
         if markup.is_some() || !closed.admission.permit.model().prices.is_simple() {
@@ -396,5 +393,7 @@ mod debits;
 mod losses;
 #[cfg(test)]
 mod receipts;
+#[cfg(test)]
+mod stream_ends;
 #[cfg(test)]
 mod tests;

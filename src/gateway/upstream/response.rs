@@ -170,6 +170,11 @@ pub(in crate::gateway) fn piece(
         },
         Answer::Refusal(_) => return refusal::piece(body, ends, call, clock),
     };
+    if call.unseen_since.is_some()
+        && let Answer::Metered(meter) = &mut call.answer
+    {
+        meter.note_finish(monotonic);
+    }
     let verdict = match passed {
         Passed::On => {
             if waits

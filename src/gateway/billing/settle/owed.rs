@@ -54,6 +54,14 @@ pub(super) fn charge(metered: &Metered, ending: Ending) -> Charge {
     }
 }
 
+/// The completion of an answer that was read on and has not come to its end, nor to a report that is its last, by the time that it had: at
+/// least what was delivered.
+pub(super) fn estimate_unseen(admission: &Admission, elapsed_ms: u64, metered: &mut Metered) {
+    let (rate, counted) = (admission.permit.model().unseen_tokens_per_second(), metered.delivered);
+    metered.counted = Some(counted);
+    metered.delivered = admission.ceiling.unseen(counted, Some(rate), elapsed_ms);
+}
+
 /// Bounds what was counted by what the provider was told that there may be, unless it has certainly sent more: an error of our count is no
 /// reason to bill more. `passing`: where a stream stood; a whole answer was counted at once, so nothing but another tokenizer explains a
 /// difference.

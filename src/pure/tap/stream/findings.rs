@@ -31,6 +31,13 @@ impl StreamTap {
         self.finished_at == Some(self.reading.counter.committed())
     }
 
+    /// What is believed is the last report: of an answer that is complete, or one that came by itself and that no text has followed. One
+    /// beside a choice may be of each event, and work that nobody sees go on behind it.
+    pub fn has_last_report(&self) -> bool {
+        let is_last = self.finished() || self.reported_at.alone == Some(self.reading.counter.committed());
+        is_last && self.reported().is_some()
+    }
+
     /// What is believed of the provider's reports, for both sides: the highest of them, as far as the text that followed the last one
     /// allows. None where they say that there was nothing, and text was delivered.
     pub fn reported(&self) -> Option<Usage> {

@@ -1,0 +1,25 @@
+//! Whether all choices of a stream have finished, and since when.
+
+use std::time::Instant;
+
+use super::{Meter, Tap};
+
+impl Meter {
+    /// Whether a stream has come to the end of its answer, so that only its report and its last event may follow.
+    pub(in crate::gateway) fn is_at_finish(&self) -> bool {
+        matches!(&self.tap, Tap::Stream(tap) if tap.is_at_finish())
+    }
+
+    /// Notes that it is `now` where all choices of a stream have finished for the first time: what keeps its connection open behind that is no
+    /// work. To be asked with each piece of an answer whose time may be billed.
+    pub(in crate::gateway) fn note_finish(&mut self, now: impl FnOnce() -> Instant) {
+        if self.finished_at.is_none() && matches!(&self.tap, Tap::Stream(tap) if tap.finished()) {
+            self.finished_at = Some(now());
+        }
+    }
+
+    /// When it was. None of an answer that goes on, of a whole one, and of one whose time is never billed.
+    pub(in crate::gateway) fn finished_at(&self) -> Option<Instant> {
+        self.finished_at
+    }
+}
