@@ -42,7 +42,8 @@ pub(super) fn add(sum: &mut AccountDebit, queued: &QueuedDebit, debit: &Debit) {
     }
 }
 
-/// Lets go of periods that are over where an account has more than `most` end users in memory: the file has what was spent.
+/// Lets go of periods that are over where an account has more than `most` end users in memory: the file has what was spent. It is `today` as far
+/// as that is known: by a clock that was set ahead, what still counts would be let go of, and be spent a second time.
 pub(super) fn bound(written: &[QueuedDebit], today: Day, most: usize) {
     let with_end_user = |queued: &&QueuedDebit| queued.debit.as_ref().is_some_and(|debit| debit.end_user.is_some());
     if let Some(queued) = written.iter().find(with_end_user) {

@@ -317,7 +317,7 @@ impl Committer {
         if let Some(files) = files {
             written_out.into_iter().for_each(|receipt| files.push(receipt));
         }
-        spending::bound(&self.unwritten, now.day(), spending::END_USERS_IN_MEMORY);
+        spending::bound(&self.unwritten, self.known_time.to_keep().day(), spending::END_USERS_IN_MEMORY);
         let mut written = std::mem::take(&mut self.unwritten);
         written.drain(..).for_each(|debit| self.is_committed(debit.entry));
         self.unwritten = written; // Its room is used again.

@@ -3,6 +3,7 @@
 use super::*;
 use crate::ledger::Orphan;
 use crate::ledger::admin::KeyRef;
+use crate::ledger::embedded::spending::END_USERS_IN_MEMORY;
 use crate::ledger::journal::LiveHold;
 use crate::ledger::key_settings::{AmountChange, KeyChange};
 use crate::pure::account::{Denial, Spent};
@@ -360,4 +361,37 @@ fn a_repair_makes_what_a_key_has_spent_what_its_usage_says() {
         assert_eq!(in_memory(), credits("0.7"));
         assert!(audit(&store).findings.is_empty());
     }
+}
+
+/// Its limits could be spent a second time once the clock is set right, or at once where they are of a month.
+#[test]
+fn a_clock_that_is_set_ahead_has_nothing_forgotten_where_very_many_end_users_are_there() {
+    const AHEAD_MS: i64 = 40 * 86_400_000;
+    let clock = Clock::manual(NOW);
+    let mut thread = super::posts::thread_of(rig(), 0, clock.clone());
+    let cell = Arc::clone(&thread.shared.accounts.read().unwrap()[&"acme".parse().unwrap()]);
+    let of = |n: usize| EndUser {
+        id: EndUserId::of(&n.to_string()),
+        reset: Reset::Monthly,
+    };
+    let key: crate::pure::ids::KeyId = "key_x".to_owned().into();
+    let id = crate::ledger::tests::rig::request_at(1, NOW);
+    let all = END_USERS_IN_MEMORY + 1;
+    (0..all).for_each(|n| cell.state().spend(&key, Some(of(n)), id, credits("0.1")));
+    let mut known_behind_commit = |sequence| {
+        let number = CallNumber::new(thread.shared.producer.current(), sequence);
+        let debit = Debit {
+            end_user: Some(of(0)),
+            ..super::debit("0.1")
+        };
+        let queued = super::thread::queued(&cell, number, debit);
+        thread.shared.queue.lock().unwrap().push(queued);
+        thread.committer.commit().unwrap();
+        cell.state().end_users_known()
+    };
+    clock.set_by(AHEAD_MS);
+    assert_eq!(known_behind_commit(1), all, "no time has passed");
+    clock.set_by(-AHEAD_MS);
+    clock.advance(AHEAD_MS);
+    assert_eq!(known_behind_commit(2), 0);
 }
