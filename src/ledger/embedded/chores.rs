@@ -1,6 +1,6 @@
 //! What the ledger's thread does now and then beside the debits: it writes and forgets idempotency keys, and forgets what was spent long ago.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use super::commands::failed;
 use super::keys;
@@ -33,22 +33,34 @@ impl Committer {
         }
     }
 
-    /// Deletes what has expired, and keeps what time it is: now and then for as long as there are keys or events, and else each day.
-    pub(super) fn delete_expired_keys(&mut self, now: Instant) {
-        if let Err(error) = self.delete_expired_and_keep_time() {
-            log::warn!("idempotency keys that have expired cannot be deleted: {error}");
-        }
-        self.keys_at = now.checked_add(KEYS_EVERY);
+    /// Deletes some of what has expired, and keeps what time it is: now and then for as long as there are keys or events, and else each day. Goes
+    /// on in a moment where more has expired.
+    pub(super) fn delete_expired_keys(&mut self) {
+        let pause = match self.delete_expired_and_keep_time() {
+            Ok(true) => KEYS_PAUSE,
+            Ok(false) => KEYS_EVERY,
+            Err(error) => {
+                log::warn!("idempotency keys that have expired cannot be deleted: {error}");
+                KEYS_EVERY
+            }
+        };
+        self.keys_at = monotonic().checked_add(pause);
     }
 
-    fn delete_expired_and_keep_time(&mut self) -> Result<(), StoreError> {
-        let are_keys_left = self.database.delete_expired_keys(self.known_time.of_keys().known)?;
+    /// Whether more has expired.
+    fn delete_expired_and_keep_time(&mut self) -> Result<bool, StoreError> {
+        let by = self.known_time.of_keys().known;
+        let are_keys_left = self.database.delete_expired_keys(by)?;
         let known = self.known_time.to_keep();
         if are_keys_left || self.database.has_events()? || self.known_day != Some(known.day()) {
             self.database.keep_known_time(known)?;
             self.known_day = Some(known.day());
         }
-        Ok(())
+        let has_more = are_keys_left && self.database.has_expired_keys(by)?;
+        if has_more {
+            self.sync_soon(); // So that the log does not grow with all that is deleted.
+        }
+        Ok(has_more)
     }
 
     /// Keys of the process before are free.
@@ -92,6 +104,8 @@ impl Committer {
 
 /// How often idempotency keys are looked through for those that have expired.
 const KEYS_EVERY: Duration = Duration::from_secs(60);
+/// How long the thread is there for others while more of them have: a few times as long as it takes to delete some.
+const KEYS_PAUSE: Duration = Duration::from_millis(100);
 /// How often what was spent is looked through for periods that were over long ago.
 const SPENT_EVERY: Duration = Duration::from_secs(86_400);
 /// How long the thread is there for others while it does: a few times as long as it takes for some rows.

@@ -250,7 +250,7 @@ impl Committer {
         if self.keys_at.is_some_and(|at| at <= now) {
             self.keys_at = None;
             if self.write_keys() {
-                self.delete_expired_keys(now);
+                self.delete_expired_keys();
             }
         }
         if self.spent_at.is_some_and(|at| at <= now) {

@@ -104,6 +104,16 @@ impl Database {
         Ok(left > 0)
     }
 
+    /// Whether records are left that have expired at `known`.
+    pub(in crate::ledger) fn has_expired_keys(&self, known: Timestamp) -> Result<bool, StoreError> {
+        let sql = "SELECT EXISTS (SELECT 1 FROM idempotency WHERE expires <= ?1)";
+        let found = self
+            .connection
+            .prepare_cached(sql)?
+            .query_row([known.0], |row| row.get(0))?;
+        Ok(found)
+    }
+
     /// What time it was when the file's owner last kept it; else when the newest key was sent, or the newest event happened. None in a file
     /// without keys and events.
     pub(in crate::ledger) fn known_time(&self) -> Result<Option<Timestamp>, StoreError> {
