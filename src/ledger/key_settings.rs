@@ -92,10 +92,10 @@ impl KeySettings {
         self.limit.is_some() || self.end_user_limit.is_some()
     }
 
-    /// Whether other keys' calls may count with those of the key, since a rotation put it in place of one of them, or one of them in place of
-    /// it, and what they spend is counted.
+    /// Whether other keys' calls may count with those of the key under its limit, since a rotation put it in place of one of them, or one of
+    /// them in place of it.
     pub fn is_counted_with_others(&self) -> bool {
-        self.counts_as.is_some() || (self.replaced.is_some() && self.has_limits())
+        self.has_limits() && (self.counts_as.is_some() || self.replaced.is_some())
     }
 
     /// The hard limits of a call of the key by this end user.

@@ -16,7 +16,9 @@ fn a_key_is_counted_with_others_after_a_rotation_of_one_that_has_limits() {
         (None, None, replaced, None, false),
         (limit, None, replaced, None, true),
         (None, limit, replaced, None, true),
-        (None, None, None, counts_as.clone(), true),
+        // What the others spend is no limit of it any more: it is told what it used itself.
+        (None, None, None, counts_as.clone(), false),
+        (None, limit, None, counts_as.clone(), true),
         (limit, limit, replaced, counts_as, true),
     ] {
         let settings = KeySettings {

@@ -2,7 +2,7 @@
 
 use rust_decimal::Decimal;
 use tollgate::ledger::admin::{AdminOp, KeyRef};
-use tollgate::ledger::key_settings::KeySettings;
+use tollgate::ledger::key_settings::{AmountChange, KeyChange, KeySettings};
 use tollgate::pure::ids::ApiKey;
 use tollgate::pure::spend::Reset;
 
@@ -75,6 +75,42 @@ async fn every_key_of_a_rotation_is_told_what_all_of_them_used() {
         call(&keys[2]).await;
         all_are_told(&gateway, &keys[2..], 6, &USAGES[..1]).await;
         all_are_told(&gateway, &keys[2..], 1, &USAGES[1..]).await;
+        gateway.check_books().await;
+    }
+}
+
+/// Whoever takes the limit away leaves nothing that they spend together.
+#[tokio::test]
+async fn a_key_of_a_rotation_that_has_no_limit_any_more_is_told_what_it_used_itself() {
+    let upstream = Upstream::always(Reply::chat("Hi", 9, 1)).await;
+    for (gateway, _redis) in on_both(|| Setup::over(&upstream)).await {
+        let settings = KeySettings {
+            limit: limit(LIMIT, Reset::Monthly),
+            ..KeySettings::default()
+        };
+        let first = key_with(&gateway, settings).await;
+        let second = rotated(&gateway, &first).await;
+        for key in [&first, &second, &second] {
+            let client = gateway.http1.with_key(key);
+            client.post("/llm/chat", request(SMALL)).await.ok();
+        }
+        all_are_told(&gateway, &[first.clone(), second.clone()], 3, &USAGES).await;
+        let change = KeyChange {
+            limit: Some(AmountChange::Removed),
+            ..KeyChange::default()
+        };
+        let digest = ApiKey::parse("tg_", &second).unwrap().digest().to_hex();
+        let set = AdminOp::KeySet {
+            key: KeyRef::Digest(digest),
+            change: Box::new(change),
+        };
+        gateway.run(set).await;
+        let answer = gateway.http1.with_key(&second).get("/key").await.ok();
+        for name in USAGES {
+            let told: Decimal = number(answer.text(), name).parse().unwrap();
+            assert_eq!(told, cost(SMALL, 18, 2), "{name}: {}", answer.text());
+        }
+        all_are_told(&gateway, &[first], 3, &USAGES).await;
         gateway.check_books().await;
     }
 }

@@ -136,7 +136,7 @@ fn keys_of_a_rotation_spend_one_limit_after_a_start_too() {
 
 /// The first was made with a limit, of which nothing was spent when both lost it.
 #[test]
-fn keys_of_a_rotation_that_lost_their_limit_are_told_after_a_start_what_both_spent() {
+fn keys_of_a_rotation_that_lost_their_limit_count_together_after_a_start() {
     let rig = rig();
     let [first, second] = [78, 79].map(|byte| ApiKey::from_random("tg_", [byte; 32]).digest());
     let limit = |limit| KeyChange {
