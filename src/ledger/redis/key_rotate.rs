@@ -146,3 +146,49 @@ impl Shared {
 
 /// How often the end of a key is tried while others change it.
 const TRIES_MAX: u32 = 8;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::clock::Clock;
+    use crate::ledger::Ledger;
+    use crate::ledger::admin::AdminOp;
+    use crate::ledger::redis::RedisLedger;
+    use crate::ledger::tests::redis_server::RedisServer;
+    use crate::ledger::tests::rig::{NOW, block_on, key_create, patient, redis_of, run};
+    use crate::pure::ids::Tier;
+
+    /// Whoever revokes the old key, as one that was stolen, leaves no key that works: the new one may be the thief's.
+    #[test]
+    fn a_key_in_place_of_one_that_is_revoked_meanwhile_is_revoked_too() {
+        let server = RedisServer::start();
+        let ledger = Ledger::Redis(RedisLedger::connect(&server.url(), patient(Clock::manual(NOW))).unwrap());
+        let create = AdminOp::AccountCreate {
+            account: "acme".parse().unwrap(),
+            tier: Tier::Pro,
+            quota_pico: None,
+            terms: Default::default(),
+        };
+        run(&ledger, create).unwrap();
+        let shared = &redis_of(&ledger).shared;
+        for (n, overlap_ms) in [(1, 0), (3, 3_600_000)] {
+            let [old, new] = [n, n + 1].map(|n| KeyDigest::from_bytes([n; 32]));
+            for key in [old, new] {
+                run(&ledger, key_create("acme", &key)).unwrap();
+            }
+            let key = KeyRef::Digest(old.to_hex());
+            run(&ledger, AdminOp::KeyRevoke { key }).unwrap();
+            let rotation = Rotation::of(&new.to_hex(), overlap_ms).unwrap();
+            let (ended, left) = block_on(async {
+                let link = shared.link();
+                let ended = shared.end_key(&link, &old, rotation).await;
+                (ended, shared.record_of(&link, &new).await.unwrap().0)
+            });
+            assert!(
+                matches!(&ended, Err(AdminError::Conflict(text)) if text.contains("is revoked")),
+                "{overlap_ms}: {ended:?}"
+            );
+            assert!(left.revoked.is_some(), "{overlap_ms}");
+        }
+    }
+}
