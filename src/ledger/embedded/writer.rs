@@ -305,7 +305,7 @@ impl Committer {
                 .filter_map(QueuedDebit::receipt)
                 .collect::<Vec<_>>(),
         };
-        let now = self.shared.clock.now();
+        let (now, today) = (self.shared.clock.now(), self.known_time.to_keep().day());
         self.shared.producer.renew_when_old(now);
         let name = format!("{:x}-{}", self.process, self.group);
         point("settlement", "before");
@@ -317,7 +317,7 @@ impl Committer {
         if let Some(files) = files {
             written_out.into_iter().for_each(|receipt| files.push(receipt));
         }
-        spending::bound(&self.unwritten, self.known_time.to_keep().day(), spending::END_USERS_IN_MEMORY);
+        spending::bound(&self.unwritten, today, spending::END_USERS_IN_MEMORY);
         let mut written = std::mem::take(&mut self.unwritten);
         written.drain(..).for_each(|debit| self.is_committed(debit.entry));
         self.unwritten = written; // Its room is used again.
