@@ -126,6 +126,15 @@ pub(crate) fn denied(path: &Path, error: &io::Error) -> String {
     }
 }
 
+/// What is said of a file that was opened here, and that `error` keeps from being looked at again: that it is gone only where nothing is there.
+pub(crate) fn why_not_found(path: &Path, error: &io::Error) -> String {
+    let path = path.display();
+    match error.kind() {
+        io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => format!("{path} is no longer there: {error}"),
+        _ => format!("{path} cannot be looked at: {error}"),
+    }
+}
+
 /// Why this user may not open a file of that owner and mode, as far as these tell.
 fn why_denied(user: u32, owner: u32, mode: u32) -> String {
     match (user == owner, mode & OWNERS_RIGHTS) {
@@ -281,6 +290,21 @@ mod tests {
         let told = |kind: io::ErrorKind| denied(file.path(), &io::Error::from(kind));
         assert!(told(io::ErrorKind::PermissionDenied).contains("its mode 0400"));
         assert!(!told(io::ErrorKind::StorageFull).contains("mode"));
+    }
+
+    #[test]
+    fn a_file_is_told_as_gone_only_where_nothing_is_there() {
+        for (code, expected) in [
+            (libc::ENOENT, true),
+            (libc::ENOTDIR, true),
+            (libc::EACCES, false),
+            (libc::EIO, false),
+        ] {
+            let told = why_not_found(Path::new("/data/ledger.db"), &io::Error::from_raw_os_error(code));
+            assert!(told.starts_with("/data/ledger.db "), "{told}");
+            assert_eq!(told.contains("no longer there"), expected, "{told}");
+            assert_eq!(told.contains("cannot be looked at"), !expected, "{told}");
+        }
     }
 
     #[test]

@@ -3,15 +3,16 @@
 //! Until that is done the journal keeps the entries. Where the disk refuses it, calls go on: what was committed outlives the process all the
 //! same. It is told, and counts as not settled.
 
+use std::io::ErrorKind;
 use std::sync::PoisonError;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use super::place::OpenFile;
 use super::writer::Committer;
-use crate::ledger::StoreError;
 use crate::ledger::journal::Entry;
 use crate::ledger::receipt_files::ReceiptFiles;
+use crate::ledger::{StoreError, folder};
 
 /// Entries of which the ledger has committed what they owe, and which stay in the journal until that is on the disk.
 #[derive(Default)]
@@ -81,13 +82,17 @@ impl Committer {
     /// once when it does not, and once when it does again.
     ///
     /// # Errors
-    /// When it does not: nothing may be taken for written then.
+    /// When it does not, or that cannot be known: nothing may be taken for written then.
     pub(super) fn in_place(&mut self) -> Result<(), StoreError> {
         let path = self.path.display();
-        let why = match OpenFile::at(&self.path) {
-            Ok(there) if there == self.file => None,
-            Ok(_) => Some(format!("{path} was replaced by another file")),
-            Err(error) => Some(format!("{path} is no longer there: {error}")),
+        let (why, remedy) = match OpenFile::at(&self.path) {
+            Ok(there) if there == self.file => (None, ""),
+            Ok(_) => (Some(format!("{path} was replaced by another file")), PUT_BACK),
+            Err(error) => {
+                let is_denied = error.kind() == ErrorKind::PermissionDenied;
+                let remedy = if is_denied { LET_IN } else { PUT_BACK };
+                (Some(folder::why_not_found(&self.path, &error)), remedy)
+            }
         };
         let was_moved = std::mem::replace(&mut self.is_moved, why.is_some());
         let Some(why) = why else {
@@ -97,9 +102,7 @@ impl Committer {
             return Ok(());
         };
         if !was_moved {
-            log::error!(
-                "MONEY: {why}; nothing more is written to the ledger: put its file back, or stop the gateway and restore a copy"
-            );
+            log::error!("MONEY: {why}; nothing more is written to the ledger: {remedy}");
         }
         Err(StoreError::Unavailable(why))
     }
@@ -184,6 +187,10 @@ impl Committer {
     }
 }
 
+/// What is to be done about a file that is gone or replaced, and about one in a folder that is closed to this process.
+const PUT_BACK: &str = "put its file back, or stop the gateway and restore a copy";
+const LET_IN: &str =
+    "let the user of this process into its folder and those above it again, which owner or mode of one of them forbids";
 /// What a machine that dies may lose.
 const SYNC_EVERY: Duration = Duration::from_secs(1);
 /// How often the ledger's thread looks for its file while it writes nothing.

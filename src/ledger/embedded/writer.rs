@@ -32,7 +32,7 @@ pub(super) struct Committer {
     pub(super) path: PathBuf,
     /// Which file was opened there.
     pub(super) file: OpenFile,
-    /// Whether it is no longer there, as far as is known.
+    /// Whether it was not found there when it was looked for last.
     pub(super) is_moved: bool,
     /// When it is looked for next.
     pub(super) file_at: Option<Instant>,

@@ -6,6 +6,7 @@ use super::posts::{Thread, thread};
 use super::*;
 use crate::clock::monotonic;
 use crate::ledger::control::{self, LedgerAccess};
+use crate::ledger::folder::as_nobody;
 use crate::ledger::tests::logged::logged;
 
 fn log_bytes(folder: &Path) -> u64 {
@@ -244,6 +245,30 @@ fn nothing_is_written_to_a_file_that_is_not_in_its_place() {
         assert!(!thread.shared.unwritable.load(Ordering::Relaxed));
         add(&mut thread, &is_replaced.to_string()).unwrap();
     }
+}
+
+/// A folder that was given to another user was told as a ledger that is gone, to be put back.
+#[test]
+fn a_file_that_may_not_be_looked_at_is_not_told_as_gone() {
+    let mut thread = thread();
+    let folder = thread.path.parent().unwrap().to_owned();
+    let set_mode = |mode| std::fs::set_permissions(&folder, std::fs::Permissions::from_mode(mode)).unwrap();
+    set_mode(0o000);
+    let committer = &mut thread.committer;
+    let lines = as_nobody(|| logged(|| committer.look_for_file()));
+    set_mode(0o700);
+    let says = format!(
+        "ERROR MONEY: {} cannot be looked at: Permission denied",
+        thread.path.display()
+    );
+    let told: Vec<&String> = lines.iter().filter(|line| line.starts_with(&says)).collect();
+    assert!(
+        told.len() == 1 && told[0].contains("owner or mode") && !told[0].contains("put its file back"),
+        "{lines:?}"
+    );
+    assert!(thread.shared.unwritable.load(Ordering::Relaxed), "calls are refused");
+    thread.committer.commit_or_retry();
+    assert!(!thread.shared.unwritable.load(Ordering::Relaxed));
 }
 
 /// Only root can give files away, so this is tried by root alone.

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 
 use super::{ASIDE_EXTENSION, JournalFile};
+use crate::ledger::folder;
 
 impl JournalFile {
     /// Something in the journal is not believed.
@@ -31,7 +32,7 @@ impl JournalFile {
     /// process.
     ///
     /// # Errors
-    /// When it does not: what has become of it.
+    /// When it does not, or that cannot be known: what has become of it.
     pub(in crate::ledger::journal) fn look_for_file(&self) -> Result<(), String> {
         let path = self.path();
         let numbers = |about: &Metadata| (about.dev(), about.ino());
@@ -40,7 +41,7 @@ impl JournalFile {
         match std::fs::metadata(path) {
             Ok(there) if numbers(&there) == numbers(&own) => Ok(()),
             Ok(_) => Err(format!("{} was replaced by another file", path.display())),
-            Err(error) => Err(format!("{} is no longer there: {error}", path.display())),
+            Err(error) => Err(folder::why_not_found(path, &error)),
         }
     }
 }

@@ -1,6 +1,9 @@
 //! A journal whose file is deleted or replaced while its process runs: whatever is written to it then is lost with the process.
 
+use std::os::unix::fs::PermissionsExt;
+
 use super::*;
+use crate::ledger::folder::as_nobody;
 use crate::ledger::tests::logged::logged;
 use crate::ledger::tests::rig::{NOW, request_at};
 
@@ -57,4 +60,22 @@ fn another_journal_is_made_once_no_call_stands_in_one_that_is_gone() {
     );
     assert!(new != path && new.exists() && process.journal.is_usable());
     begin(process).unwrap().close();
+}
+
+#[test]
+fn a_journal_that_may_not_be_looked_at_is_not_told_as_gone() {
+    let rig = Rig::new();
+    let process = rig.process();
+    let mut runs = process.begin_as(request_at(1, NOW), PROMPT);
+    let path = process.journal.own().unwrap();
+    let folder = path.parent().unwrap();
+    let set_mode = |mode| std::fs::set_permissions(folder, std::fs::Permissions::from_mode(mode)).unwrap();
+    set_mode(0o000);
+    let journal = &process.journal;
+    let lines = as_nobody(|| logged(|| journal.tend()));
+    set_mode(0o700);
+    let says = format!("ERROR MONEY: {} cannot be looked at: Permission denied", path.display());
+    assert!(lines.len() == 1 && lines[0].starts_with(&says), "{lines:?}");
+    assert!(!process.journal.is_usable());
+    runs.close();
 }
