@@ -2,11 +2,12 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::net::SocketAddr;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use http::Uri;
 use http::header::{self, HeaderMap, HeaderName, HeaderValue};
+use once_cell::sync::OnceCell;
 use pingora::protocols::ALPN;
 use pingora::protocols::TcpKeepalive;
 use pingora::protocols::tls::CaType;
@@ -77,7 +78,7 @@ type Hosts = HashMap<(String, u16, bool), Arc<Host>>;
 #[derive(Clone, Debug, Default)]
 pub struct Upstreams {
     hosts: Arc<Mutex<Hosts>>,
-    resolver: Arc<OnceLock<Resolver>>,
+    resolver: Arc<OnceCell<Resolver>>,
 }
 
 impl Upstreams {
@@ -91,9 +92,7 @@ impl Upstreams {
     /// Begins to resolve the names of all hosts, each on a thread of its own. A second call does nothing.
     pub(crate) fn resolve(&self, resolver: Resolver) {
         let hosts = self.hosts.lock().unwrap_or_else(PoisonError::into_inner);
-        if self.resolver.set(resolver).is_ok()
-            && let Some(resolver) = self.resolver.get()
-        {
+        if let Ok(resolver) = self.resolver.try_insert(resolver) {
             hosts.values().for_each(|host| host.addresses.keep_fresh(resolver));
         }
     }
