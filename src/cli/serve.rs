@@ -21,14 +21,15 @@ pub(super) type Environment = fn(&str) -> Option<String>;
 #[command(after_help = "Examples:\n  tollgate check && tollgate serve\n  \
     tollgate serve --conf /etc/tollgate/tollgate.yaml\n\n\
     A start that cannot succeed ends at once, with status 1 and one line that names the\n\
-    cause, the file and the line. How it stops and is upgraded: conf/README.md, Starting\n\
-    and stopping.\n\n\
+    cause, the file and the line. With --upgrade no connection is refused; a call is cut\n\
+    only if it runs longer than drain_seconds. How a gateway stops and is upgraded:\n\
+    conf/README.md, Starting and stopping.\n\n\
     Signals:\n  \
     SIGTERM, SIGINT  stop: running calls may end, for drain_seconds at most\n  \
     SIGHUP           read configuration, catalogue and certificate again\n  \
     SIGUSR2          start the binary that is installed by now, as with --upgrade")]
 pub(super) struct ServeArgs {
-    /// Take over from the gateway that runs, without refusing or cutting anything
+    /// Take over from the gateway that runs, as told below
     #[arg(long)]
     upgrade: bool,
 }

@@ -310,7 +310,7 @@ pub(super) fn is_first_process() -> bool {
 
 /// What is said then to whoever would take over.
 pub(super) const FIRST_PROCESS: &str =
-    "it is the first process of its container, which ends with it: start another container in its place";
+    "it is the first process of its container, which ends with it: stop it, and start another container in its place";
 
 #[cfg(test)]
 mod tests {
