@@ -83,6 +83,10 @@ fn the_guide_upgrades_by_a_command_that_every_systemd_knows() {
     }
 }
 
+/// A systemd whose unit has another main process once it was told of an upgrade.
+const TAKES_OVER: &str =
+    "case \"$*\" in show*) printf MainPID=; grep -c USR2 \"${0%/*}/../systemctl.log\" || : ;; esac";
+
 /// A machine with systemd, as far as the package's scripts see it: each command is one of this test's own.
 struct Machine {
     folder: TempDir,
@@ -129,7 +133,9 @@ impl Machine {
         let text = fs::read_to_string(folder.join(script)).unwrap();
         let systemd = self.path("systemd").display().to_string();
         assert!(text.contains("/run/systemd/system"), "{script}");
-        fs::write(self.path(script), text.replace("/run/systemd/system", &systemd)).unwrap();
+        let text = text.replace("/run/systemd/system", &systemd);
+        let data = self.path("data").display().to_string();
+        fs::write(self.path(script), text.replace("/var/lib/tollgate", &data)).unwrap();
         let search = format!("{}:/usr/bin:/bin", self.path("bin").display());
         Command::new("sh")
             .arg(self.path(script))
@@ -151,14 +157,55 @@ const CALLS: [(&str, &[&str]); 4] = [
 #[test]
 fn an_upgrade_of_the_package_is_told_to_every_version_of_systemd() {
     // One of before 252.
-    let machine = Machine::with("case \"$*\" in *--kill-whom*) echo \"unrecognized option\" >&2; exit 1 ;; esac");
+    let machine = Machine::with(&format!(
+        "case \"$*\" in *--kill-whom*) echo \"unrecognized option\" >&2; exit 1 ;; esac\n{TAKES_OVER}"
+    ));
     let (said, told) = machine.run("postinst", &["configure", "0.1.0-1"]);
     let expected = [
         "daemon-reload",
         "--quiet is-active tollgate",
+        "show --property=MainPID tollgate",
         "kill --kill-who=main --signal=USR2 tollgate",
+        "show --property=MainPID tollgate",
     ];
     assert_eq!((said.as_str(), told), ("", expected.map(str::to_owned).to_vec()));
+}
+
+/// The package was configured without a word, and only the log knew that the new binary had refused.
+#[test]
+fn a_version_before_that_runs_on_is_told_and_leaves_the_package_configured() {
+    let machine = Machine::with("case \"$*\" in show*) echo MainPID=7 ;; esac");
+    let pauses = machine.path("pauses");
+    machine.command("sleep", &format!("echo \"$1\" >>'{}'", pauses.display()));
+    let (said, told) = machine.run("postinst", &["configure", "0.1.0-1"]);
+    assert_eq!(said, "tollgate: the version before runs on: journalctl -u tollgate\n");
+    let asked = told.iter().filter(|command| command.starts_with("show ")).count();
+    let seconds: f64 = fs::read_to_string(pauses)
+        .unwrap()
+        .lines()
+        .map(|pause| pause.parse::<f64>().unwrap())
+        .sum();
+    assert!(
+        asked > 10 && (5.0..30.0).contains(&seconds),
+        "{asked} times, {seconds} s"
+    );
+}
+
+/// It took the folder from a gateway that runs as another user, whose paid calls were 503 from then on.
+#[test]
+fn an_upgrade_of_the_package_leaves_a_data_folder_that_is_there_as_it_is() {
+    for is_there in [true, false] {
+        let machine = Machine::with(TAKES_OVER);
+        let made = machine.path("made");
+        machine.command("install", &format!("echo \"$@\" >>'{}'", made.display()));
+        if is_there {
+            fs::create_dir(machine.path("data")).unwrap();
+        }
+        machine.run("postinst", &["configure", "0.1.0-1"]);
+        let made = fs::read_to_string(made).unwrap_or_default();
+        let expected = format!("-d -o tollgate -g tollgate -m 700 {}\n", machine.path("data").display());
+        assert_eq!(made, if is_there { "" } else { expected.as_str() });
+    }
 }
 
 /// Its removal had disabled it, and it stayed off without a word.
@@ -184,7 +231,9 @@ fn a_systemd_that_refuses_leaves_the_package_configured_and_is_told() {
             said.contains("tollgate: ") && said.contains("systemctl "),
             "{script}: {said}"
         );
-        let refused = told.iter().filter(|command| !command.contains("is-active")).count();
+        // Nobody needs to know of which process that is which could not be told of the upgrade.
+        let is_told = |command: &&String| !command.contains("is-active") && !command.starts_with("show ");
+        let refused = told.iter().filter(is_told).count();
         assert_eq!(said.lines().count(), refused, "{script}: {said}");
     }
 }
