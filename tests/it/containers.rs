@@ -1,7 +1,7 @@
-//! The compose file, as far as it can be tried without a builder of images: its rights, the credentials that it passes, the command that
-//! writes the configuration; and the health checks.
+//! The image and the compose file, as far as they can be tried without a builder of images: rights, credentials, configuration, logs, the time
+//! of a stop; and the health checks.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::Command;
 
 use serde_yaml_ng::Value;
@@ -11,6 +11,14 @@ use crate::harness::{Reply, Upstream};
 
 fn root() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR"))
+}
+
+fn dockerfile() -> String {
+    std::fs::read_to_string(root().join("conf/docker/Dockerfile")).unwrap()
+}
+
+fn guide() -> String {
+    std::fs::read_to_string(root().join("conf/README.md")).unwrap()
 }
 
 fn compose() -> Value {
@@ -54,7 +62,7 @@ fn no_container_has_more_rights_than_it_needs_and_redis_is_the_gateways_alone() 
     ] {
         assert!(command.windows(2).any(|pair| pair == words), "{words:?}");
     }
-    let dockerfile = std::fs::read_to_string(root().join("conf/docker/Dockerfile")).unwrap();
+    let dockerfile = dockerfile();
     let user = dockerfile.rfind("\nUSER tollgate\n").unwrap();
     assert!(user < dockerfile.rfind("\nENTRYPOINT ").unwrap());
 }
@@ -84,7 +92,7 @@ async fn a_gateway_that_serves_is_healthy_whatever_has_become_of_its_configurati
     let admin = conf["admin_listen"].as_str().unwrap();
     std::fs::write(process.path("tollgate.yaml"), "marcup: \"2\"\n").unwrap();
 
-    let dockerfile = std::fs::read_to_string(root().join("conf/docker/Dockerfile")).unwrap();
+    let dockerfile = dockerfile();
     let check = dockerfile
         .lines()
         .find_map(|line| line.strip_prefix("HEALTHCHECK ")?.split_once(" CMD "));
@@ -106,52 +114,132 @@ async fn a_gateway_that_serves_is_healthy_whatever_has_become_of_its_configurati
     }
 }
 
-/// It is run as the container's shell runs it; in place of the service, the configuration that it wrote is checked.
+/// What the build stage makes of the shipped configuration, as its shell does with these arguments: `tollgate check` reads it.
 #[test]
-fn the_command_of_the_gateways_container_writes_a_configuration_that_is_read() {
-    let compose = compose();
-    let command = compose["services"]["tollgate"]["command"]
-        .as_str()
-        .unwrap()
-        .replace("$$", "$");
-    let script = command
-        .strip_prefix("sh -c \"")
-        .and_then(|rest| rest.strip_suffix('"'))
-        .unwrap();
-    let script = script.replace("\\\"", "\"");
-    assert!(script.contains("exec tollgate serve "), "{script}");
-    let shipped = root().join("conf/tollgate.yaml");
-    let script = script
-        .replace("/etc/tollgate/tollgate.yaml", shipped.to_str().unwrap())
-        .replace(
-            "exec tollgate serve",
-            &format!("exec {} check", env!("CARGO_BIN_EXE_tollgate")),
-        );
+fn the_configuration_that_compose_builds_is_read_and_has_no_password() {
+    let dockerfile = dockerfile();
+    let script = dockerfile.split("\nRUN ").find(|step| step.starts_with("sed -e "));
+    let (script, _) = script.unwrap().split_once("> tollgate.yaml\n").unwrap();
     let folder = tempfile::tempdir().unwrap();
-    let conf = folder.path().join("conf");
-    std::fs::create_dir(&conf).unwrap();
-    std::fs::copy(root().join("conf/catalogue.yaml"), conf.join("catalogue.yaml")).unwrap();
-    let mut run = Command::new("sh");
-    run.args(["-c", &script])
-        .env("REDIS_PASSWORD", "Secret5")
-        .current_dir(folder.path());
-    let output = run.output().unwrap();
+    let place = folder.path().to_str().unwrap();
+    let script = format!("{script} > tollgate.yaml")
+        .replace("/etc/tollgate/", &format!("{place}/"))
+        .replace("/var/lib/tollgate", &format!("{place}/data"))
+        .replace(
+            "conf/tollgate.yaml",
+            root().join("conf/tollgate.yaml").to_str().unwrap(),
+        );
+    std::fs::copy(root().join("conf/catalogue.yaml"), folder.path().join("catalogue.yaml")).unwrap();
+    let compose = compose();
+    let gateway = &compose["services"]["tollgate"];
+    let arguments = gateway["build"]["args"].as_mapping().unwrap();
+    let arguments = arguments
+        .iter()
+        .map(|(name, value)| (name.as_str().unwrap(), value.as_str().unwrap()));
+    let arguments: Vec<(&str, &str)> = arguments.collect();
+    for (name, _) in &arguments {
+        assert!(dockerfile.contains(&format!("\nARG {name}=")), "{name}");
+    }
+    let written = Command::new("sh")
+        .args(["-ec", &script])
+        .envs(arguments)
+        .current_dir(folder.path())
+        .status();
+    assert!(written.unwrap().success(), "{script}");
     let written = std::fs::read_to_string(folder.path().join("tollgate.yaml")).unwrap();
-    assert!(written.contains("store: redis://:Secret5@redis:6379/0\n"), "{written}");
-    assert!(written.contains("\nadmin_listen: 0.0.0.0:9090\n"), "{written}");
+    for line in [
+        "store_env: TOLLGATE_STORE",
+        "listen: 0.0.0.0:8080",
+        "admin_listen: 0.0.0.0:9090",
+    ] {
+        assert!(written.lines().any(|written| written == line), "{line}: {written}");
+    }
+    let address = gateway["environment"]["TOLLGATE_STORE"].as_str().unwrap();
+    let address = address.replace("${REDIS_PASSWORD:?set it to letters and digits}", "Secret5");
+    assert_eq!(address, "redis://:Secret5@redis:6379/0");
+    let output = Command::new(env!("CARGO_BIN_EXE_tollgate"))
+        .args(["check", "--conf", "tollgate.yaml"])
+        .env("TOLLGATE_STORE", address)
+        .current_dir(folder.path())
+        .output()
+        .unwrap();
     // On this machine there is no Redis of that name, and perhaps no free port: nothing else is wrong.
     let said = String::from_utf8(output.stderr).unwrap();
-    let is_expected = |line: &str| ["store: ", "listen: "].iter().any(|key| line.contains(key));
+    let is_expected = |line: &str| ["store_env: ", "listen: "].iter().any(|key| line.contains(key));
     assert!(said.lines().all(is_expected) && !said.contains("Secret5"), "{said}");
     assert!(
         String::from_utf8(output.stdout).unwrap().contains("ledger: Redis"),
         "{said}"
     );
-    assert_private(&folder.path().join("tollgate.yaml"));
 }
 
-fn assert_private(path: &Path) {
-    use std::os::unix::fs::PermissionsExt;
-    let mode = std::fs::metadata(path).unwrap().permissions().mode();
-    assert_eq!(mode & 0o077, 0, "it has a password in it");
+/// It was written anew at each start, and what an operator had changed was gone; no import could write the catalogue.
+#[test]
+fn configuration_and_catalogue_are_in_a_volume_that_the_gateway_may_write() {
+    let compose = compose();
+    let gateway = &compose["services"]["tollgate"];
+    assert!(gateway["command"].is_null() && gateway["entrypoint"].is_null());
+    let volumes = gateway["volumes"].as_sequence().unwrap();
+    assert!(volumes.contains(&Value::from("conf:/etc/tollgate")), "{volumes:?}");
+    assert!(compose["volumes"].get("conf").is_some());
+    let dockerfile = dockerfile();
+    let made = dockerfile
+        .find("\nRUN install -d -o tollgate -g tollgate -m 755 /etc/tollgate\n")
+        .unwrap();
+    let copies = dockerfile
+        .match_indices("\nCOPY ")
+        .map(|(at, _)| (at, dockerfile[at + 1..].lines().next().unwrap()));
+    let copies: Vec<(usize, &str)> = copies.filter(|(_, line)| line.contains(" /etc/tollgate/")).collect();
+    assert_eq!(copies.len(), 2, "{copies:?}");
+    for (at, line) in copies {
+        assert!(at > made && line.contains(" --chown=tollgate:tollgate "), "{line}");
+    }
+    let command = "CMD [\"serve\", \"--conf\", \"/etc/tollgate/tollgate.yaml\"]";
+    assert!(dockerfile.lines().any(|line| line == command));
+}
+
+/// Docker's json-file keeps all, and the gateway writes a line for each request.
+#[test]
+fn what_docker_keeps_of_the_logs_is_bounded() {
+    for (name, service) in compose()["services"].as_mapping().unwrap() {
+        let logging = &service["logging"];
+        assert_eq!(logging["driver"], Value::from("json-file"), "{name:?}");
+        // Docker takes nothing but text here.
+        for option in ["max-size", "max-file"] {
+            assert!(logging["options"][option].is_string(), "{name:?}: {option}");
+        }
+    }
+    for (name, text) in [("the image", dockerfile()), ("the guide", guide())] {
+        let runs: Vec<&str> = text.split("docker run --read-only").skip(1).collect();
+        assert!(!runs.is_empty(), "{name}");
+        for run in runs {
+            let (command, _) = run.split_once(" tollgate\n").unwrap();
+            for option in ["--log-driver json-file ", "--log-opt max-size=", "--log-opt max-file="] {
+                assert!(command.contains(option), "{name} has no {option}");
+            }
+        }
+    }
+}
+
+/// Who is killed before has its running calls billed by the next start, and leaves their clients with a broken connection.
+#[test]
+fn docker_waits_for_longer_than_a_stop_takes() {
+    let shipped = std::fs::read_to_string(root().join("conf/tollgate.yaml")).unwrap();
+    let seconds = |key: &str| {
+        let prefix = format!("# {key}: ");
+        let value = shipped.lines().find_map(|line| line.strip_prefix(&prefix));
+        value.unwrap().parse::<u64>().unwrap()
+    };
+    let takes = seconds("drain_seconds") + seconds("unready_seconds") + 30;
+    let compose = compose();
+    let grace = compose["services"]["tollgate"]["stop_grace_period"].as_str().unwrap();
+    let mut waits = vec![grace.strip_suffix('s').unwrap().parse::<u64>().unwrap()];
+    for text in [dockerfile(), guide()] {
+        let (_, value) = text.split_once(" --stop-timeout ").unwrap();
+        waits.push(value.split_whitespace().next().unwrap().parse().unwrap());
+    }
+    assert!(
+        waits.iter().all(|wait| *wait >= takes),
+        "{waits:?}, and a stop takes {takes}"
+    );
 }
