@@ -12,6 +12,10 @@ NOT_RUN = {
     ("conf/README.md", "install -m 755 target/release/tollgate /usr/local/bin/"): INSTALLS,
     ("conf/README.md", "systemctl daemon-reload && systemctl enable --now tollgate"): INSTALLS,
     ("conf/README.md", "docker build -f conf/docker/Dockerfile -t tollgate ."): NETWORK,
+    (
+        "conf/README.md",
+        "docker compose -f conf/docker/compose.yaml cp tollgate:/etc/tollgate/tollgate.yaml .     # of docker run: docker cp CONTAINER:/etc/…",
+    ): NETWORK,
     ("bench/README.md", "cargo bench --bench load -- soak --subjects embedded,redis --soak-seconds 3600"): MEASURES,
     ("bench/README.md", "cargo bench --bench load -- whole --against http://gateway.example.com:8080/api/v1 --key $TOLLGATE_KEY --model openai/gpt-4o-mini"): NETWORK,
     ("tests/README.md", "tests/run"): COMPILES,
