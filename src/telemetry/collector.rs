@@ -137,6 +137,8 @@ impl Inner {
         peer
     }
 
+    /// The status of the answer is kept once its head is there, and what it rejected once its body is: that a body breaks off, stalls or is too
+    /// long makes no other answer of it.
     async fn post(&self, request: http::Request<Bytes>) -> Result<http::Response<Bytes>, HttpError> {
         let (parts, body) = request.into_parts();
         let (mut session, peer) = self.connected().await?;
@@ -164,6 +166,7 @@ impl Inner {
         if head.status == StatusCode::SWITCHING_PROTOCOLS {
             return Err("an upgrade that was not asked for".into());
         }
+        self.status.store(head.status.as_u16(), Ordering::Relaxed);
         let mut response = http::Response::builder().status(head.status);
         for (name, value) in head.headers.iter() {
             response = response.header(name, value);
@@ -178,6 +181,7 @@ impl Inner {
         self.connector
             .release_http_session(session, &peer, Some(IDLE_MAX))
             .await;
+        self.rejected.store(rejected(&said), Ordering::Relaxed);
         Ok(response.body(said.freeze())?)
     }
 }
@@ -186,12 +190,8 @@ impl Inner {
 impl HttpClient for Wire {
     async fn send_bytes(&self, request: http::Request<Bytes>) -> Result<http::Response<Bytes>, HttpError> {
         let answer = self.0.post(request).await;
-        match &answer {
-            Ok(answer) => {
-                self.0.rejected.store(rejected(answer.body()), Ordering::Relaxed);
-                self.0.status.store(answer.status().as_u16(), Ordering::Relaxed);
-            }
-            Err(error) => self.0.fail(&told(error)),
+        if let Err(error) = &answer {
+            self.0.fail(&told(error));
         }
         answer
     }
@@ -315,6 +315,70 @@ mod tests {
             // The pool keeps the connection for a minute.
             answers.abort();
         }
+    }
+
+    /// The batch was sent again for ever, and none behind it.
+    #[tokio::test]
+    async fn what_is_wrong_with_an_answers_body_is_no_reason_to_send_the_batch_again() {
+        let long = "x".repeat(ANSWER_BYTES_MAX + 1);
+        let whole = format!("content-length: {}\r\n\r\n{long}", long.len());
+        let cut = "content-length: 10\r\n\r\nhalf".to_owned();
+        for (status, fate) in [
+            ("200 OK", Fate::Taken),
+            ("400 Bad Request", Fate::Refused),
+            ("500 Internal Server Error", Fate::Refused),
+            ("503 Service Unavailable", Fate::Later),
+        ] {
+            for (rest, breaks_off) in [(&whole, false), (&cut, true)] {
+                let (wire, answers) = answered(format!("HTTP/1.1 {status}\r\n{rest}"), breaks_off).await;
+                wire.begin();
+                let answer = wire.send_bytes(http::Request::new(Bytes::from_static(b"x"))).await;
+                assert!(answer.is_err(), "{status}");
+                assert_eq!(wire.fate(), fate, "{status}");
+                answers.abort();
+            }
+        }
+    }
+
+    /// The exporter drops what it waits for, after its time.
+    #[tokio::test]
+    async fn an_answer_whose_body_stalls_is_known_by_its_head() {
+        let head = "HTTP/1.1 200 OK\r\ncontent-length: 10\r\n\r\n".to_owned();
+        let (wire, answers) = answered(head, false).await;
+        wire.begin();
+        let mut sent = wire.send_bytes(http::Request::new(Bytes::from_static(b"x")));
+        let is_known = async {
+            while wire.fate() != Fate::Taken {
+                tokio::task::yield_now().await;
+            }
+        };
+        tokio::select! {
+            biased;
+            _ = &mut sent => panic!("its body has not come"),
+            () = is_known => {}
+        }
+        drop(sent);
+        assert_eq!(wire.fate(), Fate::Taken);
+        answers.abort();
+    }
+
+    /// A collector that sends this, and then ends its connection or says no more.
+    async fn answered(answer: String, breaks_off: bool) -> (Wire, tokio::task::JoinHandle<()>) {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let wire = wire(&format!("http://{}", listener.local_addr().unwrap()));
+        let answers = tokio::spawn(async move {
+            let (mut socket, _) = listener.accept().await.unwrap();
+            let mut bytes = [0; 4096];
+            assert!(socket.read(&mut bytes).await.unwrap() > 0);
+            // Who asks may not read all of it.
+            let _ = socket.write_all(answer.as_bytes()).await;
+            if breaks_off {
+                let _ = socket.shutdown().await;
+            }
+            // Closed with something unread, it would take back what it sent.
+            while socket.read(&mut bytes).await.is_ok_and(|count| count > 0) {}
+        });
+        (wire, answers)
     }
 
     #[tokio::test]
