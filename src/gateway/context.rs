@@ -21,6 +21,7 @@ use super::snapshot::Snapshot;
 use super::upstream::drain_permit::DrainPermit;
 use super::upstream::targets::Candidate;
 use super::upstream::verdict::Verdict;
+use crate::ledger::Uncovered;
 use crate::net::dns::Unreached;
 use crate::pure::charge::Ceiling;
 use crate::pure::error::ApiError;
@@ -240,6 +241,15 @@ impl Call {
 
     fn is_streamed(&self) -> bool {
         self.body.mode() == ResponseMode::Stream
+    }
+
+    /// Whether it is ended since the ledger cannot say whether its credit is set aside: false once it was given its end for another reason.
+    pub(super) fn lacks_ledger(&self) -> bool {
+        match (self.early_end, &self.admission) {
+            (Some(end), _) => end == EarlyEnd::NoAnswer,
+            (None, Some(admission)) => admission.hold.uncovered() == Some(Uncovered::NoAnswer),
+            (None, None) => false,
+        }
     }
 
     /// What is noted of the call, until it is settled.

@@ -9,7 +9,7 @@ use pingora::{Error, ErrorType};
 use super::admission::Admission;
 use super::api::router::Route;
 use super::billing::closed_call::Ending;
-use super::context::Ctx;
+use super::context::{Call, Ctx};
 use crate::pure::policy::Permit;
 use crate::pure::request_body::{Endpoint, RequestBody};
 use crate::telemetry::record::{CLIENT_GONE, Outcome, RouteName};
@@ -117,18 +117,55 @@ pub(super) fn ended(session: &ServerSession, ctx: &mut Ctx, ending: Ending) {
         .response_written()
         .map(|header| header.status.as_u16())
         .filter(|status| *status >= 200);
-    let admitted = ctx.call().is_some();
+    let lacks_ledger = ctx.admitted().map(Call::lacks_ledger);
     let recorder = ctx.recorder();
-    let outcome = match ending {
+    let outcome = outcome_of(ending, lacks_ledger, recorder.said());
+    recorder.ended(status.unwrap_or(CLIENT_GONE), outcome);
+}
+
+/// The outcome of a request that ended so. `lacks_ledger`: whether the call ended for want of the ledger; none where no call was admitted.
+/// `said`: what an error has said of it before.
+fn outcome_of(ending: Ending, lacks_ledger: Option<bool>, said: Option<Outcome>) -> Outcome {
+    match ending {
         Ending::ClientGone | Ending::DrainEnded { .. } => Outcome::ClientGone,
         // The provider may have said that it failed.
-        Ending::DrainFailed => recorder.said().unwrap_or(Outcome::ClientGone),
+        Ending::DrainFailed => said.unwrap_or(Outcome::ClientGone),
         Ending::Dropped => Outcome::Dropped,
-        Ending::UpstreamFailed | Ending::Stopped if !admitted => recorder.said().unwrap_or(Outcome::Dropped),
+        Ending::UpstreamFailed | Ending::Stopped if lacks_ledger.is_none() => said.unwrap_or(Outcome::Dropped),
         // Whatever its attempts came to before.
+        Ending::Stopped if lacks_ledger == Some(true) => Outcome::LedgerFailed,
         Ending::Stopped => Outcome::Dropped,
-        Ending::UpstreamFailed => recorder.said().unwrap_or(Outcome::UpstreamFailed),
-        Ending::Complete | Ending::Drained => recorder.said().unwrap_or(Outcome::Complete),
-    };
-    recorder.ended(status.unwrap_or(CLIENT_GONE), outcome);
+        Ending::UpstreamFailed => said.unwrap_or(Outcome::UpstreamFailed),
+        Ending::Complete | Ending::Drained => said.unwrap_or(Outcome::Complete),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// `dropped` was all of it: an outage of the ledger and a stop that is meant were one.
+    #[test]
+    fn what_is_ended_for_want_of_the_ledger_has_an_outcome_of_its_own() {
+        for (ending, lacks_ledger, said, expected) in [
+            (Ending::Stopped, Some(true), None, Outcome::LedgerFailed),
+            (
+                Ending::Stopped,
+                Some(true),
+                Some(Outcome::UpstreamFailed),
+                Outcome::LedgerFailed,
+            ),
+            // A stop, no credit, an account that was stopped.
+            (Ending::Stopped, Some(false), None, Outcome::Dropped),
+            (Ending::Stopped, None, None, Outcome::Dropped),
+            (Ending::Stopped, None, Some(Outcome::Denied), Outcome::Denied),
+            // Its client has gone, and is told nothing.
+            (Ending::DrainFailed, Some(true), None, Outcome::ClientGone),
+            (Ending::Complete, Some(true), None, Outcome::Complete),
+            (Ending::UpstreamFailed, Some(true), None, Outcome::UpstreamFailed),
+        ] {
+            let told = outcome_of(ending, lacks_ledger, said);
+            assert_eq!(told, expected, "{ending:?}, {lacks_ledger:?}, {said:?}");
+        }
+    }
 }

@@ -56,8 +56,10 @@ pub enum Outcome {
     UpstreamFailed,
     /// The client went away before the end.
     ClientGone,
-    /// The gateway dropped it: a stop that no longer waited, a stream whose account was stopped or had no credit or no ledger any more, or a
-    /// panic.
+    /// The gateway ended its answer since the ledger could not say whether its credit is set aside.
+    LedgerFailed,
+    /// The gateway dropped it: a stop that no longer waited, a stream whose account was stopped or had no credit any more, or a panic, after
+    /// which there is no status.
     #[default]
     Dropped,
 }
@@ -94,7 +96,7 @@ impl RouteName {
 }
 
 impl Outcome {
-    /// The value in the access log.
+    /// The label's value, and that in the access log.
     pub fn name(self) -> &'static str {
         match self {
             Outcome::Complete => "complete",
@@ -102,6 +104,7 @@ impl Outcome {
             Outcome::Refused => "refused",
             Outcome::UpstreamFailed => "upstream_failed",
             Outcome::ClientGone => "client_gone",
+            Outcome::LedgerFailed => "ledger_failed",
             Outcome::Dropped => "dropped",
         }
     }

@@ -148,7 +148,9 @@ fn server(maker: &Maker<'_>, record: &Record, between: (SystemTime, SystemTime))
 /// What went wrong in a request that is not its client's fault: only that makes a server's span an error.
 fn fault_of(record: &Record) -> Option<String> {
     match record.outcome {
-        Outcome::UpstreamFailed | Outcome::Dropped if record.status < 500 => Some(record.outcome.name().to_owned()),
+        Outcome::UpstreamFailed | Outcome::LedgerFailed | Outcome::Dropped if record.status < 500 => {
+            Some(record.outcome.name().to_owned())
+        }
         _ if record.status >= 500 => Some(record.status.to_string()),
         _ => None,
     }

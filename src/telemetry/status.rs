@@ -59,7 +59,8 @@ pub struct Totals {
     pub requests: u64,
     /// Those that the gateway refused.
     pub denials: u64,
-    /// Those that were answered with 500 or more, or whose provider failed and was not busy.
+    /// Those that were answered with 500 or more or not at all, or whose answer was ended by the ledger or by a provider that failed and was not
+    /// busy.
     pub errors: u64,
     /// Calls that were billed.
     pub debits: u64,
@@ -356,9 +357,10 @@ fn requests(target: &TargetFigures) -> u64 {
 }
 
 fn errors(target: &TargetFigures) -> u64 {
-    // As in the alert `TollgateErrors`. A provider that is busy is no failure: its client gets 429.
+    // As in the alert `TollgateErrors`, and of all routes: it is no share of anything. A provider that is busy is no failure: its client gets 429.
     let failed = |(_, status, outcome): &(_, u16, Outcome)| {
-        *status >= 500 || (*status != 429 && *outcome == Outcome::UpstreamFailed)
+        let is_cut = matches!(outcome, Outcome::UpstreamFailed | Outcome::LedgerFailed);
+        *status == 0 || *status >= 500 || (*status != 429 && is_cut)
     };
     let errors = target.requests.iter().filter(|(key, _)| failed(key));
     errors.fold(0, |sum, (_, count)| sum.saturating_add(*count))

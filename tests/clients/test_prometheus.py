@@ -59,6 +59,13 @@ def test_every_query_of_the_dashboard_returns_data(gateway, prometheus):
     assert not missing, f"no data for {missing}"
 
 
+def test_the_gateways_own_time_is_shown_of_the_routes_that_its_alert_is_about():
+    # The panel was of all routes, so it showed another time than the one that the alert tells.
+    (routes,) = re.findall(r'tollgate_overhead_seconds_bucket\{(route=~"[^"]+")\}', rules())
+    shown = [query for _, query in queries() if "tollgate_overhead_seconds_bucket" in query]
+    assert len(shown) == 2 and all(routes in query for query in shown), shown
+
+
 @pytest.mark.parametrize(
     ("values", "up", "start", "shown"),
     [

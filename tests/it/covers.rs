@@ -148,6 +148,15 @@ async fn is_billed_what_was_delivered(gateway: &Gateway, events: &[String]) {
     assert_eq!(gateway.spent().await, cost(SMALL, PROMPT, WORDS));
 }
 
+/// Its only call is counted as this.
+async fn has_outcome(gateway: &Gateway, outcome: &str) {
+    eventually("it is over", async || {
+        let (metrics, labels) = (gateway.metrics(), [("status", "200"), ("outcome", outcome)]);
+        (metrics.sum("tollgate_requests_total", &labels) == Decimal::ONE).then_some(())
+    })
+    .await;
+}
+
 /// The gateway loses sight of Redis while a stream runs, and another spends what it can: the stream ends before its hold does, and its
 /// debit comes while that holds its credit.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -180,6 +189,7 @@ async fn a_gateway_cut_off_from_redis_ends_its_streams_before_their_credit_is_fr
     .await;
     rest.release();
     is_billed_what_was_delivered(&gateway, &read).await;
+    has_outcome(&gateway, "ledger_failed").await;
     other.close().await;
     gateway.check_books().await;
 }
@@ -200,6 +210,7 @@ async fn a_stream_whose_hold_is_gone_is_ended_when_its_credit_is_gone_too() {
     upstream.hung_up().await;
     taken.release();
     is_billed_what_was_delivered(&gateway, &events).await;
+    has_outcome(&gateway, "dropped").await;
     other.close().await;
     gateway.check_books().await;
 }

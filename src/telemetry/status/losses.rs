@@ -3,6 +3,7 @@
 use super::super::counters::{Figures, TargetFigures};
 use super::super::exposition::Gauges;
 use super::super::labels::UNKNOWN_TIER;
+use super::super::payments::PaymentCounts;
 use crate::pure::credit_sum::CreditSum;
 
 /// Sums since the start. Amounts are in 10⁻¹² credit.
@@ -12,8 +13,12 @@ pub(super) struct Losses {
     discarded: i128,
     beyond: u64,
     tiers: u64,
+    reports: u64,
     not_raised: u64,
-    dropped: u64,
+    refunds_short: i128,
+    payments: PaymentCounts,
+    events: u64,
+    log_lines: u64,
 }
 
 impl Losses {
@@ -22,59 +27,60 @@ impl Losses {
         let count = |of: fn(&TargetFigures) -> u64| targets().map(of).fold(0, u64::saturating_add);
         let amount = |of: fn(&TargetFigures) -> i128| targets().map(of).fold(0, i128::saturating_add);
         let tiers = figures.faults.iter().filter(|(fault, _)| fault.kind == UNKNOWN_TIER);
+        let (_written, log_lines) = gauges.lines;
         Losses {
             unbilled: amount(|target| target.lost_pico),
             discarded: amount(|target| target.discarded_pico),
             beyond: count(|target| target.beyond_sides),
             tiers: tiers.map(|(_, calls)| *calls).fold(0, u64::saturating_add),
+            reports: count(|target| target.reports_rejected),
             not_raised: count(|target| {
                 let [_granted, refused, failed] = target.raised;
                 refused.saturating_add(failed)
             }),
+            refunds_short: i128::from(gauges.refunds_short.pico()),
+            payments: gauges.payments,
             // What an earlier process saw dropped is no news.
-            dropped: gauges.deliveries.dropped.map_or(0, |(_, since)| since),
+            events: gauges.deliveries.dropped.map_or(0, |(_, since)| since),
+            log_lines,
         }
     }
 
     /// A sentence for each that there was more of than `before`.
     pub(super) fn alarms(&self, before: &Losses) -> Vec<String> {
-        let unbilled = self.unbilled.saturating_sub(before.unbilled);
-        let discarded = self.discarded.saturating_sub(before.discarded);
-        let beyond = self.beyond.saturating_sub(before.beyond);
-        let tiers = self.tiers.saturating_sub(before.tiers);
-        let not_raised = self.not_raised.saturating_sub(before.not_raised);
-        let dropped = self.dropped.saturating_sub(before.dropped);
+        let amount = |of: fn(&Losses) -> i128| {
+            let more = of(self).saturating_sub(of(before));
+            (more > 0).then(|| CreditSum::from_pico(more))
+        };
+        let count = |of: fn(&Losses) -> u64| {
+            let more = of(self).saturating_sub(of(before));
+            (more > 0).then_some(more)
+        };
         let told = [
-            (
-                unbilled > 0,
-                format!(
-                    "providers went beyond what was held: {} credits that nobody was billed for",
-                    CreditSum::from_pico(unbilled)
-                ),
-            ),
-            (
-                discarded > 0,
-                format!(
-                    "answers broke off: their providers may charge {} credits",
-                    CreditSum::from_pico(discarded)
-                ),
-            ),
-            (
-                beyond > 0,
-                format!("tokens that only totals have, which nobody was billed for: {beyond}"),
-            ),
-            (tiers > 0, format!("calls that a tier without prices served: {tiers}")),
-            (
-                not_raised > 0,
-                format!("holds that could not be raised: {not_raised}; a maximum of the catalogue is too low"),
-            ),
-            (
-                dropped > 0,
-                format!("events that were dropped, of which no webhook is told: {dropped}"),
-            ),
+            amount(|losses| losses.unbilled)
+                .map(|sum| format!("providers went beyond what was held: {sum} credits that nobody was billed for")),
+            amount(|losses| losses.discarded)
+                .map(|sum| format!("answers broke off: their providers may charge {sum} credits")),
+            count(|losses| losses.beyond)
+                .map(|tokens| format!("tokens that only totals have, which nobody was billed for: {tokens}")),
+            count(|losses| losses.tiers).map(|calls| format!("calls that a tier without prices served: {calls}")),
+            count(|losses| losses.reports)
+                .map(|reports| format!("reported usage that cannot be, in whose place tokens were counted: {reports}")),
+            count(|losses| losses.not_raised)
+                .map(|holds| format!("holds that could not be raised: {holds}; a maximum of the catalogue is too low")),
+            amount(|losses| losses.refunds_short)
+                .map(|sum| format!("refunds were {sum} credits more than their accounts had left")),
+            count(|losses| losses.payments.unassigned)
+                .map(|payments| format!("messages of payments that were credited to nobody: {payments}")),
+            count(|losses| losses.payments.refunds_unassigned)
+                .map(|refunds| format!("messages of refunds for which nothing was taken: {refunds}")),
+            count(|losses| losses.payments.disputes)
+                .map(|disputes| format!("messages of payments that are disputed: {disputes}")),
+            count(|losses| losses.events)
+                .map(|events| format!("events that were dropped, of which no webhook is told: {events}")),
+            count(|losses| losses.log_lines).map(|lines| format!("lines of the access log that were dropped: {lines}")),
         ];
-        told.into_iter()
-            .filter_map(|(is_so, text)| is_so.then(|| format!("in the last ten minutes, {text}")))
-            .collect()
+        let told = told.into_iter().flatten();
+        told.map(|text| format!("in the last ten minutes, {text}")).collect()
     }
 }

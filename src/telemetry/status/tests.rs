@@ -143,7 +143,7 @@ fn an_answer_that_is_only_doubted_is_no_attempt_that_failed() {
 
 /// What the alert `TollgateErrors` counts.
 #[test]
-fn an_error_is_a_status_from_500_or_a_provider_that_failed_and_was_not_busy() {
+fn an_error_is_a_status_from_500_or_none_or_an_answer_that_the_ledger_or_a_provider_that_was_not_busy_ended() {
     for (status, outcome, is_error) in [
         (200, Outcome::Complete, false),
         (200, Outcome::UpstreamFailed, true),
@@ -154,6 +154,12 @@ fn an_error_is_a_status_from_500_or_a_provider_that_failed_and_was_not_busy() {
         (429, Outcome::Denied, false),
         (502, Outcome::UpstreamFailed, true),
         (503, Outcome::Denied, true),
+        (200, Outcome::LedgerFailed, true),
+        (499, Outcome::LedgerFailed, true),
+        // A panic.
+        (0, Outcome::Dropped, true),
+        // A stop, no credit, an account that was stopped.
+        (200, Outcome::Dropped, false),
     ] {
         let mut figures = Figures::default();
         let name = TargetName {
@@ -204,7 +210,7 @@ fn each_loss_is_an_alarm() {
         }
         status_of(&figures, &quiet(None))["alarms"].clone()
     };
-    let losses: [(Lose, &str); 4] = [
+    let losses: [(Lose, &str); 5] = [
         (
             |target| target.lost_pico = 1,
             "0.000000000002 credits that nobody was billed for",
@@ -214,6 +220,7 @@ fn each_loss_is_an_alarm() {
             "may charge 0.5 credits",
         ),
         (|target| target.beyond_sides = 93, "which nobody was billed for: 186"),
+        (|target| target.reports_rejected = 2, "tokens were counted: 4"),
         (|target| target.raised = [7, 1, 2], "could not be raised: 6;"),
     ];
     for (lose, says) in losses {
@@ -237,6 +244,50 @@ fn each_loss_is_an_alarm() {
             "in the last ten minutes, events that were dropped, of which no webhook is told: 4",
         ])
     );
+}
+
+/// The page said that there was no alarm.
+#[test]
+fn what_is_lost_of_payments_and_of_the_access_log_is_an_alarm_too() {
+    type Lose = fn(&mut Gauges);
+    let losses: [(Lose, &str); 5] = [
+        (
+            |gauges| gauges.refunds_short = Credits::from_pico(250_000_000_000),
+            "refunds were 0.25 credits more than their accounts had left",
+        ),
+        (
+            |gauges| gauges.payments.unassigned = 2,
+            "messages of payments that were credited to nobody: 2",
+        ),
+        (
+            |gauges| gauges.payments.refunds_unassigned = 3,
+            "messages of refunds for which nothing was taken: 3",
+        ),
+        (
+            |gauges| gauges.payments.disputes = 1,
+            "messages of payments that are disputed: 1",
+        ),
+        (
+            |gauges| gauges.lines = (9, 4),
+            "lines of the access log that were dropped: 4",
+        ),
+    ];
+    let figures = Figures::default();
+    for (lose, says) in losses {
+        let mut gauges = quiet(None);
+        lose(&mut gauges);
+        let mut series = Series::default();
+        for _ in 0..SAMPLES_MAX {
+            let told = status_after(&series, &figures, &gauges)["alarms"].clone();
+            assert_eq!(told, serde_json::json!([format!("in the last ten minutes, {says}")]));
+            series.push(Sample::of(&figures, &gauges, 0));
+        }
+        assert_eq!(
+            status_after(&series, &figures, &gauges)["alarms"],
+            serde_json::json!([]),
+            "{says}"
+        );
+    }
 }
 
 #[test]
