@@ -105,6 +105,9 @@ struct Provider {
 #[derive(Debug, Deserialize)]
 struct Ledger {
     kind: String,
+    /// Not there in the answer of an earlier version.
+    #[serde(default)]
+    away: bool,
     holds_open: u64,
     held: Box<RawValue>,
     unsettled: u64,
@@ -209,10 +212,11 @@ fn ask(address: SocketAddr) -> Result<String, Failure> {
 fn screen(before: &Status, now: &Status, lines_max: usize) -> String {
     let millis = now.at_ms.saturating_sub(before.at_ms).max(1);
     let per_second = |now: u64, before: u64| rate(i128::from(now.saturating_sub(before)), millis);
-    let state = match (now.ready, now.maintenance) {
-        (false, _) => "stopping",
-        (true, true) => "maintenance",
-        (true, false) => "ready",
+    let state = match (now.ready, now.ledger.away, now.maintenance) {
+        (false, true, _) => "the ledger changes hands",
+        (false, false, _) => "stopping",
+        (true, _, true) => "maintenance",
+        (true, _, false) => "ready",
     };
     let (totals, old, ledger) = (&now.totals, &before.totals, &now.ledger);
     let spend = pico(&totals.cost).saturating_sub(pico(&old.cost));

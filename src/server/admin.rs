@@ -154,8 +154,10 @@ impl Admin {
         breakers.sort();
         breakers.dedup_by(|a, b| (&a.0, &a.1) == (&b.0, &b.1));
         let (refreshed, unrefreshed, refreshed_at) = self.telemetry.refreshes();
+        let (is_stopping, is_away) = (self.life.is_stopping(), self.ledger.is_away());
         Gauges {
-            ready: !self.life.is_stopping() && !self.ledger.is_away(),
+            ready: !is_stopping && !is_away,
+            ledger_away: !is_stopping && is_away,
             maintenance: self.ledger.in_maintenance(),
             in_flight: self.life.in_flight(),
             body_memory_bytes: self.body_memory.bytes(),

@@ -24,8 +24,10 @@ use crate::pure::money::Credits;
 /// What is not counted but looked up at each scrape.
 #[derive(Debug)]
 pub struct Gauges {
-    /// Whether new calls are welcome: false from the beginning of a stop.
+    /// Whether new calls are welcome: false from the beginning of a stop, and while the ledger is away.
     pub ready: bool,
+    /// Whether calls wait since another process has the ledger and does not serve yet; false from the beginning of a stop.
+    pub ledger_away: bool,
     /// Whether the operator has switched maintenance on.
     pub maintenance: bool,
     /// Requests under way.
@@ -115,7 +117,7 @@ impl Page {
         );
         self.gauge(
             "tollgate_ready",
-            "1 while new calls are welcome, 0 once a stop has begun.",
+            "1 while new calls are welcome, 0 once a stop has begun, and while the ledger changes hands.",
             flag(gauges.ready),
         );
         let help = "1 while calls are refused for maintenance.";

@@ -135,6 +135,8 @@ struct ProviderLine {
 #[derive(Debug, Serialize)]
 struct LedgerLine {
     kind: &'static str,
+    /// Another process has it and does not serve yet: the gateway is not ready, and does not stop.
+    away: bool,
     holds_open: u64,
     held: Credits,
     unsettled: u64,
@@ -254,6 +256,7 @@ impl Status {
             denials: figures.denials.clone(),
             ledger: LedgerLine {
                 kind: store_metrics.kind,
+                away: gauges.ledger_away,
                 holds_open: store_metrics.holds_open,
                 held: store_metrics.held,
                 unsettled: store_metrics.unsettled,

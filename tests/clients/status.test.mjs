@@ -107,6 +107,22 @@ test("the page tells an audit that has not succeeded yet from one that found not
   await page.close();
 });
 
+test("the page tells a ledger that changes hands from a stop", async () => {
+  const page = await browser.newPage();
+  await page.goto(admin + "/");
+  await page.waitForSelector("body[data-at]");
+  for (const [ready, away, maintenance, expected] of [[true, false, false, "ready"], [true, false, true, "maintenance"],
+    [false, false, false, "stopping"], [false, true, false, "the ledger changes hands"]]) {
+    const shown = await page.evaluate(async ([ready, away, maintenance]) => {
+      const state = exact(await (await fetch("status.json")).text());
+      show({ ...state, ready, maintenance, ledger: { ...state.ledger, away } });
+      return document.getElementById("state").textContent;
+    }, [ready, away, maintenance]);
+    assert.equal(shown, expected);
+  }
+  await page.close();
+});
+
 for (const [width, height] of [[1280, 900], [500, 860], [400, 860]]) {
   test(`the page reads well at ${width} pixels, and its figures are those of /metrics`, async () => {
     const page = await browser.newPage({ viewport: { width, height } });

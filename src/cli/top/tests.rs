@@ -34,6 +34,23 @@ fn a_screen_shows_rates_within_80_columns() {
     assert!(text.lines().count() <= 24);
 }
 
+/// It said that the gateway was stopping.
+#[test]
+fn a_gateway_whose_ledger_changes_hands_does_not_stop() {
+    for (ready, away, maintenance, told) in [
+        (true, false, false, "ready"),
+        (true, false, true, "maintenance"),
+        (false, false, true, "stopping"),
+        (false, true, false, "the ledger changes hands"),
+    ] {
+        let mut now = status(2_000, 500, "0.25");
+        (now.ready, now.ledger.away, now.maintenance) = (ready, away, maintenance);
+        let text = screen(&status(0, 0, "0.000000000001"), &now, 24);
+        let first = text.lines().next().unwrap();
+        assert!(first.ends_with(&format!(", {told}")) && first.len() <= 80, "{first}");
+    }
+}
+
 #[test]
 fn the_configuration_is_not_read_where_the_gateway_is_named() {
     let words = "tollgate top --once --admin 127.0.0.1:1 --conf /nowhere".split(' ');

@@ -7,6 +7,7 @@ use crate::ledger::tests::rig::Rig;
 pub(in crate::telemetry) fn quiet(audit: Option<AuditGauges>) -> Gauges {
     Gauges {
         ready: true,
+        ledger_away: false,
         maintenance: false,
         in_flight: 0,
         body_memory_bytes: 0,

@@ -195,6 +195,23 @@ fn the_state_tells_an_audit_that_has_not_succeeded_yet_from_one_that_found_nothi
     );
 }
 
+/// The page took it for a stop.
+#[test]
+fn the_state_tells_a_ledger_that_changes_hands_from_a_stop() {
+    for ledger_away in [false, true] {
+        let gauges = Gauges {
+            ready: false,
+            ledger_away,
+            ..quiet(None)
+        };
+        let told = status_of(&Figures::default(), &gauges);
+        assert_eq!(
+            (&told["ready"], &told["ledger"]["away"]),
+            (&false.into(), &ledger_away.into())
+        );
+    }
+}
+
 /// A loss had a metric, and no alarm.
 #[test]
 fn each_loss_is_an_alarm() {
