@@ -144,7 +144,7 @@ impl Admin {
         for candidate in snapshot.candidates.values().flat_map(|targets| targets.all()) {
             let name = candidate.upstream.provider.name.clone();
             let target = (name.clone(), candidate.model.to_string());
-            *credentials.entry(target).or_default() |= candidate.refuses_credential();
+            credentials.insert(target, candidate.refuses_credential());
             breakers.push((
                 name,
                 candidate.model.to_string(),

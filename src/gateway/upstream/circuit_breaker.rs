@@ -2,7 +2,7 @@
 //! to several accounts. When its pause is over, one call at a time finds out whether the target is back, while the others go on passing
 //! it over. It counts by the time that passes: a clock that is set back lengthens no pause.
 
-use std::sync::atomic::{AtomicI64, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use crate::clock::Clock;
@@ -24,6 +24,8 @@ pub(crate) struct Breaker {
     probed_until: AtomicI64,
     /// The accounts that got completions which cannot be, and when they did last: fewer than [`ACCOUNTS_DECEIVED`].
     deceived: Mutex<Vec<(AccountId, i64)>>,
+    /// Which of the gateway's credentials the target refused last; 0 while it takes them.
+    refused_credential: AtomicU64,
 }
 
 impl Breaker {
@@ -85,6 +87,25 @@ impl Breaker {
             self.open_for(DECEIVED_PAUSE_MS, now_ms);
         }
         opens
+    }
+
+    /// Whether the target's last answer refused this credential, which is named by a number other than 0.
+    pub(crate) fn refuses_credential(&self, credential: u64) -> bool {
+        self.refused_credential.load(Ordering::Relaxed) == credential
+    }
+
+    /// Notes what an answer says of a credential; whether that is new. An answer to a call from before a reload that changed it says nothing of
+    /// the new one.
+    pub(crate) fn note_credential_refused(&self, credential: u64, refused: bool) -> bool {
+        // A store for each answer would make all threads share a line of the cache.
+        match (self.refuses_credential(credential), refused) {
+            (false, true) => self.refused_credential.swap(credential, Ordering::Relaxed) != credential,
+            (true, false) => self
+                .refused_credential
+                .compare_exchange(credential, 0, Ordering::Relaxed, Ordering::Relaxed)
+                .is_ok(),
+            (true, true) | (false, false) => false,
+        }
     }
 
     /// The target failed; it may have said for how long.

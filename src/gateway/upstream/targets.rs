@@ -2,11 +2,14 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use sha2::{Digest as _, Sha256};
 
 use super::circuit_breaker::Breaker;
 use super::providers::Upstream;
 use crate::clock::Clock;
+use crate::config::{Credential, Provider};
 use crate::pure::catalogue::{Model, Target};
 use crate::pure::rendezvous::{self, Draw, hash_of};
 
@@ -21,20 +24,19 @@ pub(crate) struct Candidate {
     pub(crate) model: Arc<str>,
     /// 0 for a target without one.
     weight: u64,
-    /// Whether its last answer refused the gateway's own credential. Begins anew with each state of the files.
-    credential_refused: Arc<AtomicBool>,
+    /// The [`fingerprint`] of what it is asked with.
+    credential: u64,
 }
 
 impl Candidate {
-    /// Whether its last answer refused the gateway's own credential.
+    /// Whether its last answer, to whichever model of the catalogue, refused the gateway's own credential: the one that is configured now.
     pub(crate) fn refuses_credential(&self) -> bool {
-        self.credential_refused.load(Ordering::Relaxed)
+        self.breaker.refuses_credential(self.credential)
     }
 
     /// Notes what an answer says of the credential; whether that is new.
     pub(crate) fn note_credential_refused(&self, refused: bool) -> bool {
-        // A store for each answer would make all threads share a line of the cache.
-        self.refuses_credential() != refused && self.credential_refused.swap(refused, Ordering::Relaxed) != refused
+        self.breaker.note_credential_refused(self.credential, refused)
     }
 }
 
@@ -56,13 +58,14 @@ impl Candidates {
         let candidate = |(index, target): (usize, &Target)| {
             let upstream = Arc::clone(upstreams.get(&target.provider)?);
             let breaker = upstream.breaker(&target.model);
+            let credential = fingerprint(&upstream.provider);
             Some(Candidate {
                 index,
                 upstream,
                 breaker,
                 model: Arc::from(target.model.as_str()),
                 weight: target.weight.map_or(0, |weight| u64::from(weight.get())),
-                credential_refused: Arc::default(),
+                credential,
             })
         };
         Candidates {
@@ -124,5 +127,93 @@ fn of_conversation<'c>(weighted: &[&'c Candidate], conversation: u64) -> Option<
     weighted.get(chosen).copied()
 }
 
+/// Tells what a provider is asked with from what it was asked with before a reload: its credential, and the headers, which may have one.
+/// Never 0.
+fn fingerprint(provider: &Provider) -> u64 {
+    let mut digest = Sha256::new();
+    let mut add = |text: &str| {
+        digest.update(text.as_bytes());
+        // Stands in no header.
+        digest.update([0]);
+    };
+    if let Credential::Bearer(text) = &provider.credential {
+        add(text);
+    }
+    for (name, value) in &provider.headers {
+        add(name);
+        add(value);
+    }
+    let digest: [u8; 32] = digest.finalize().into();
+    let [a, b, c, d, e, f, g, h, ..] = digest;
+    u64::from_be_bytes([a, b, c, d, e, f, g, h]).max(1)
+}
+
 /// 2^64 divided by the golden ratio: its multiples spread over the numbers evenly.
 const GOLDEN_RATIO: u64 = 0x9e37_79b9_7f4a_7c15;
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::config::Config;
+    use crate::gateway::snapshot::Snapshot;
+    use crate::gateway::upstream::providers::Upstreams;
+    use crate::pure::time::Timestamp;
+
+    /// The state of files with two models that are one at their provider, whose headers are these.
+    fn load(folder: &Path, upstreams: &Upstreams, key: &str, headers: Value) -> Snapshot {
+        let model = |id: &str| {
+            json!({
+                "id": id, "name": id, "provider": "A", "context_length": 100_000, "max_completion_tokens": 1_000,
+                "modality": "text->text", "pricing": { "prompt": "0", "completion": "0" }, "tier": "free", "purposes": ["chat"],
+                "targets": [{ "provider": "main", "model": "theirs" }],
+            })
+        };
+        let catalogue = json!({ "models": [model("a/one"), model("a/two")], "purposes": { "chat": "a/one" } });
+        let file = folder.join("catalogue.yaml");
+        std::fs::write(&file, catalogue.to_string()).unwrap();
+        let conf = json!({
+            "markup": "1", "catalogue": file.to_str(), "data_dir": folder.to_str(),
+            "providers": { "main": { "base_url": "http://127.0.0.1:1/v1", "api_key_env": "KEY", "headers": headers } },
+        });
+        let config = Config::parse(Path::new("t.yaml"), &conf.to_string(), &|_| Some(key.to_owned())).unwrap();
+        Snapshot::load(config, upstreams).unwrap()
+    }
+
+    fn target(snapshot: &Snapshot, model: &str) -> Candidate {
+        let clock = Clock::manual(Timestamp(1_000_000));
+        snapshot.next_target(model, &[], || None, &clock).unwrap()
+    }
+
+    /// Each model of the catalogue had one of its own, which a reload set back.
+    #[test]
+    fn a_refused_credential_is_known_of_the_target_until_an_answer_or_another_credential() {
+        let (folder, upstreams) = (tempfile::tempdir().unwrap(), Upstreams::default());
+        let load = |key: &str, headers: Value| load(folder.path(), &upstreams, key, headers);
+        let first = load("one", json!({}));
+        assert!(target(&first, "a/one").note_credential_refused(true), "it is new");
+        assert!(!target(&first, "a/two").note_credential_refused(true), "it is known");
+        let again = load("one", json!({}));
+        for model in ["a/one", "a/two"] {
+            assert!(target(&again, model).refuses_credential(), "{model}");
+            assert!(again.all_refuse_credential(model), "{model}");
+        }
+        for (key, headers) in [("two", json!({})), ("one", json!({ "x-api-key": "two" }))] {
+            let other = load(key, headers);
+            assert!(
+                !target(&other, "a/one").refuses_credential(),
+                "nothing was said of this one"
+            );
+            assert!(
+                !target(&other, "a/one").note_credential_refused(false),
+                "nor is it news"
+            );
+        }
+        assert!(target(&again, "a/one").refuses_credential());
+        assert!(target(&again, "a/two").note_credential_refused(false));
+        assert!(!target(&again, "a/one").refuses_credential());
+    }
+}
