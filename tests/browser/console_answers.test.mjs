@@ -122,6 +122,29 @@ test("credit whose answer is lost is sent again under the same reference, and co
   await context.close();
 });
 
+test("the state is shown at once, and waits for no audit: not when it is opened, nor after maintenance has begun", async () => {
+  const { page, context, problems } = await at("audited", 1280), path = "/v1/audit";
+  await until(async () => (await made(200, "GET", "/v1/status")).ledger.audit_findings === 0);
+  const letGo = await hold(page, "GET", path);
+  await goToHash(page, "#/status");
+  await viewIs(page, "status");
+  assert.match(await page.textContent("main"), /The booksbalanceaudited \d+ (s|min) ago/);
+  const [asked] = await Promise.all([page.waitForRequest(request => new URL(request.url()).pathname === path), page.click('main button:text-is("Audit the books now")')]);
+  await page.waitForSelector('section [aria-busy=true] p:text-is("Loading…")');
+  await page.click('main button:text-is("Begin maintenance")');
+  await page.click("dialog button[type=submit]");
+  await told(page, "Maintenance has begun.");
+  await page.click('main button:text-is("End maintenance")');
+  await page.click("dialog button[type=submit]");
+  await told(page, "Maintenance has ended.");
+  letGo();
+  assert.equal((await asked.response()).status(), 200);
+  await page.click('main button:text-is("Audit the books now")');
+  await page.waitForSelector('main p.notice:has-text("The books balance: ")');
+  assert.deepEqual(problems, []);
+  await context.close();
+});
+
 test("a session that ends while a form is sent leads to the sign-in, which says that it was not done", async () => {
   const name = "ended", { token, id } = await made(201, "POST", "/v1/operators", { name: "of a short stay", role: "admin" });
   const { page, context, problems } = await at(name, 1280, token);

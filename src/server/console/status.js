@@ -3,14 +3,13 @@
 import { count, counted, el, moment, table, tile } from "/console/dom.js";
 import { ask, command, get, may } from "/console/api.js";
 import { confirmDialog } from "/console/forms.js";
+import { partOf } from "/console/parts.js";
 import { done } from "/console/place.js";
 import { openBreakers } from "/console/catalogue.js";
 
 export async function statusView() {
-  const [audit, maintenance, providers, now, events] = await Promise.all([get("/v1/audit").catch(error => ({ failed: error.message })), get("/v1/maintenance"), get("/v1/providers"), get("/v1/status"), command({ op: "event", event_op: "count" })]);
-  const findings = audit.findings ?? [], open = providers.data.reduce((all, one) => all + openBreakers(one), 0);
-  const look = good => ({ look: good ? "good" : "bad" });
-  const columns = [{ title: "Account", of: row => row.account }, { title: "Rule", of: row => row.rule }, { title: "Expected", number: true, of: row => row.expected }, { title: "Found", number: true, of: row => row.found }];
+  const [maintenance, providers, now, events] = await Promise.all([get("/v1/maintenance"), get("/v1/providers"), get("/v1/status"), command({ op: "event", event_op: "count" })]);
+  const open = providers.data.reduce((all, one) => all + openBreakers(one), 0);
   const turn = async () => {
     const on = !maintenance.on;
     const sure = await confirmDialog(on ? "Begin maintenance?" : "End maintenance?", on ? "New calls of all accounts are refused with 503 until it ends. Running ones go on." : "Calls are taken again.", on ? "Begin" : "End",
@@ -19,7 +18,7 @@ export async function statusView() {
   };
   return { title: "Status", nodes: [
     el("h2", { class: "vh", text: "Now" }), el("div", { class: "tiles" },
-      audit.failed ? tile("The books", "not known", {}, audit.failed) : tile("The books", findings.length ? "do not balance" : audit.unchecked ? "not known" : "balance", look(audit.balanced), `${counted(audit.accounts, "account")} audited now`, ...(audit.unchecked ? [`${counted(audit.unchecked, "account")} could not be: ${audit.why_unchecked[0]}`] : [])),
+      books(now.ledger),
       tile("Calls", maintenance.on ? "are refused" : "are taken", look(!maintenance.on), maintenance.on ? "maintenance is on" : "maintenance is off"),
       tile("Breakers open", String(open), look(open === 0), open === 0 ? "every target is asked" : "targets that are passed over"),
       tile("In flight", count(now.in_flight), {}, `${counted(now.ledger.holds_open, "hold")} of ${now.ledger.held} ${now.currency}`),
@@ -30,7 +29,40 @@ export async function statusView() {
         ...(events.dropped > 0 ? [`${counted(events.dropped, "event")} dropped before every webhook had them`] : []))),
     now.alarms.length ? el("ul", { class: "plain" }, ...now.alarms.map(text => el("li", { class: "notice bad", text }))) : el("p", { class: "notice", text: "No alarm." }),
     may("manage") ? el("div", { class: "acts" }, el("button", { type: "button", class: maintenance.on ? "main" : "danger", text: maintenance.on ? "End maintenance" : "Begin maintenance", on: { click: turn } })) : null,
-    findings.length ? table("What does not balance", columns, findings) : null,
+    auditSection(),
     el("p", { class: "dim", text: `Gateway ${now.version}, the one at this address. Its status page, at admin_listen, has traffic and latencies by provider and model.` }),
   ].filter(Boolean) };
+}
+
+const look = good => ({ look: good ? "good" : "bad" });
+const span = secs => (secs < 120 ? `${secs} s` : secs < 7200 ? `${Math.floor(secs / 60)} min` : `${Math.floor(secs / 3600)} h`);
+
+// What the gateway's last audit found. A new one reads all accounts, which may take a minute, and nothing here waits for it.
+function books({ audit_findings: findings, audit_age_secs: age }) {
+  if (age === null) return tile("The books", "not known", {}, "this gateway does not audit them");
+  if (findings === null) return tile("The books", "not known", {}, "no audit has succeeded yet");
+  return tile("The books", findings > 0 ? "do not balance" : "balance", look(findings === 0), `audited ${span(age)} ago${findings > 0 ? `: ${counted(findings, "finding")}` : ""}`);
+}
+
+function auditSection() {
+  const audit = partOf(() => get("/v1/audit"), { Audit: found });
+  let isUnderWay = false;
+  const start = async () => {
+    if (isUnderWay) return;
+    isUnderWay = true;
+    await audit.load();
+    isUnderWay = false;
+  };
+  return el("section", {}, el("h2", { tabindex: -1, text: "Audit" }),
+    el("div", { class: "acts" }, el("button", { type: "button", text: "Audit the books now", on: { click: start } })), el("div", { "aria-live": "polite" }, audit.places.Audit));
+}
+
+function found({ accounts, findings, unchecked, why_unchecked: why }) {
+  const columns = [{ title: "Account", of: row => row.account }, { title: "Rule", of: row => row.rule }, { title: "Expected", number: true, of: row => row.expected }, { title: "Found", number: true, of: row => row.found }];
+  const says = findings.length ? "The books do not balance" : unchecked ? "Whether the books balance is not known" : "The books balance";
+  return [
+    el("p", { class: findings.length || unchecked ? "notice bad" : "notice", text: `${says}: ${counted(accounts, "account")} audited now.` }),
+    unchecked ? el("p", { class: "notice bad", text: `${counted(unchecked, "account")} could not be audited: ${why[0]}` }) : null,
+    findings.length ? table("What does not balance", columns, findings) : null,
+  ].filter(Boolean);
 }
