@@ -35,3 +35,26 @@ impl From<Uncovered> for EarlyEnd {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::gateway::billing::tests::rig::{Books, STREAM, call_of};
+
+    /// Their outcome tells an outage of the ledger from what is meant.
+    #[test]
+    fn only_a_stream_that_is_ended_since_the_ledger_does_not_answer_lacks_it() {
+        let books = Books::with("10");
+        let mut ctx = books.call(1, &STREAM);
+        for (end, expected) in [
+            (None, false),
+            (Some(EarlyEnd::Maximum), false),
+            (Some(EarlyEnd::NoCredit), false),
+            (Some(EarlyEnd::Stopped(AccountStop::Suspended)), false),
+            (Some(EarlyEnd::NoAnswer), true),
+        ] {
+            call_of(&mut ctx).early_end = end;
+            assert_eq!(call_of(&mut ctx).lacks_ledger(), expected, "{end:?}");
+        }
+    }
+}

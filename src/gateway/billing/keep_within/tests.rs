@@ -303,27 +303,6 @@ fn a_stopped_account_ends_its_streams_once_and_says_why() {
     assert_eq!(ending(&ctx, None), Ending::Stopped);
 }
 
-/// Their outcome tells an outage of the ledger from what is meant.
-#[test]
-fn only_a_stream_that_is_ended_since_the_ledger_does_not_answer_lacks_it() {
-    let books = Books::with("10");
-    let mut ctx = books.call(1, &STREAM);
-    let lacks_ledger = |ctx: &Ctx| ctx.admitted().map(Call::lacks_ledger);
-    assert_eq!(lacks_ledger(&ctx), Some(false));
-    for (end, expected) in [
-        (EarlyEnd::Maximum, false),
-        (EarlyEnd::NoCredit, false),
-        (EarlyEnd::Stopped(AccountStop::Suspended), false),
-        (EarlyEnd::NoAnswer, true),
-    ] {
-        call_of(&mut ctx).early_end = Some(end);
-        assert_eq!(lacks_ledger(&ctx), Some(expected), "{end:?}");
-    }
-    call_of(&mut ctx).early_end = None;
-    suspend(&books);
-    assert_eq!(lacks_ledger(&ctx), Some(false), "its account is stopped");
-}
-
 /// Its report was lost, and with it what nobody sees of an answer.
 #[test]
 fn a_stream_that_has_come_to_its_end_is_not_ended_as_its_account_is_stopped() {

@@ -1,0 +1,65 @@
+//! What is known of a target's credential.
+
+use std::path::Path;
+
+use serde_json::{Value, json};
+
+use super::*;
+use crate::config::Config;
+use crate::gateway::snapshot::Snapshot;
+use crate::gateway::upstream::providers::Upstreams;
+use crate::pure::time::Timestamp;
+
+/// The state of files with two models that are one at their provider, whose headers are these.
+fn load(folder: &Path, upstreams: &Upstreams, key: &str, headers: Value) -> Snapshot {
+    let model = |id: &str| {
+        json!({
+            "id": id, "name": id, "provider": "A", "context_length": 100_000, "max_completion_tokens": 1_000,
+            "modality": "text->text", "pricing": { "prompt": "0", "completion": "0" }, "tier": "free", "purposes": ["chat"],
+            "targets": [{ "provider": "main", "model": "theirs" }],
+        })
+    };
+    let catalogue = json!({ "models": [model("a/one"), model("a/two")], "purposes": { "chat": "a/one" } });
+    let file = folder.join("catalogue.yaml");
+    std::fs::write(&file, catalogue.to_string()).unwrap();
+    let conf = json!({
+        "markup": "1", "catalogue": file.to_str(), "data_dir": folder.to_str(),
+        "providers": { "main": { "base_url": "http://127.0.0.1:1/v1", "api_key_env": "KEY", "headers": headers } },
+    });
+    let config = Config::parse(Path::new("t.yaml"), &conf.to_string(), &|_| Some(key.to_owned())).unwrap();
+    Snapshot::load(config, upstreams).unwrap()
+}
+
+fn target(snapshot: &Snapshot, model: &str) -> Candidate {
+    let clock = Clock::manual(Timestamp(1_000_000));
+    snapshot.next_target(model, &[], || None, &clock).unwrap()
+}
+
+/// Each model of the catalogue had one of its own, which a reload set back.
+#[test]
+fn a_refused_credential_is_known_of_the_target_until_an_answer_or_another_credential() {
+    let (folder, upstreams) = (tempfile::tempdir().unwrap(), Upstreams::default());
+    let load = |key: &str, headers: Value| load(folder.path(), &upstreams, key, headers);
+    let first = load("one", json!({}));
+    assert!(target(&first, "a/one").note_credential_refused(true), "it is new");
+    assert!(!target(&first, "a/two").note_credential_refused(true), "it is known");
+    let again = load("one", json!({}));
+    for model in ["a/one", "a/two"] {
+        assert!(target(&again, model).refuses_credential(), "{model}");
+        assert!(again.all_refuse_credential(model), "{model}");
+    }
+    for (key, headers) in [("two", json!({})), ("one", json!({ "x-api-key": "two" }))] {
+        let other = load(key, headers);
+        assert!(
+            !target(&other, "a/one").refuses_credential(),
+            "nothing was said of this one"
+        );
+        assert!(
+            !target(&other, "a/one").note_credential_refused(false),
+            "nor is it news"
+        );
+    }
+    assert!(target(&again, "a/one").refuses_credential());
+    assert!(target(&again, "a/two").note_credential_refused(false));
+    assert!(!target(&again, "a/one").refuses_credential());
+}
