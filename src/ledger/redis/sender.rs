@@ -171,7 +171,6 @@ impl Settler {
 
     /// Sends what was queued and renews holds, until the queues are closed and empty, or time is over.
     async fn turns(&mut self) {
-        let mut end_ms = None;
         let mut pause = PAUSE_MIN;
         loop {
             // Before the queue is emptied: whoever closes it after that may have put something in.
@@ -179,7 +178,7 @@ impl Settler {
             self.take();
             let now = self.shared.now_ms();
             if is_closed {
-                let end = *end_ms.get_or_insert(now.saturating_add(millis(self.shared.options.close_within)));
+                let end = self.shared.shards.end_ms(now, self.shared.options.close_within);
                 let is_sent = self.backlog.is_empty() && self.moving.is_empty();
                 let is_done = self.shard.queue.unsettled() == 0 && is_sent;
                 // Another shard may hand over what it still has.

@@ -10,15 +10,15 @@ mod map;
 use std::collections::BTreeSet;
 use std::ops::Deref;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
-use std::time::Instant;
+use std::sync::{Arc, OnceLock, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::time::{Duration, Instant};
 
 use redis::RedisError;
 use tokio::sync::Notify;
 
 use self::map::Map;
 use super::account::Account;
-use super::admission_breaker::AdmissionBreaker;
+use super::admission_breaker::{AdmissionBreaker, millis};
 use super::options::unavailable;
 use super::queue::Queue;
 use super::server_facts::{Eviction, ServerClock};
@@ -44,6 +44,8 @@ pub(super) struct Shard {
 pub(super) struct Shards {
     first: Arc<Shard>,
     cluster: Option<Cluster>,
+    /// When whatever is not sent is given up, once the ledger is closed.
+    end_ms: OnceLock<u64>,
 }
 
 #[derive(Debug)]
@@ -104,6 +106,7 @@ impl Shards {
         Shards {
             first: Shard::new(0, address, waiting_max, started),
             cluster: None,
+            end_ms: OnceLock::new(),
         }
     }
 
@@ -135,6 +138,7 @@ impl Shards {
                 added: Notify::new(),
                 doubted: Notify::new(),
             }),
+            end_ms: OnceLock::new(),
         };
         shards.laid_out(layout);
         Ok(shards)
@@ -257,11 +261,17 @@ impl Shards {
         self.all().iter().map(age).max().unwrap_or(0)
     }
 
-    /// No more calls are admitted.
+    /// No more calls are admitted, also by shards that come to be later.
     pub(super) fn close(&self) {
-        for shard in self.all() {
-            shard.queue.close();
+        match &self.cluster {
+            None => self.first.queue.close(),
+            Some(cluster) => cluster.write().close(),
         }
+    }
+
+    /// When a closed ledger gives up, in milliseconds of its clock: `within` after a settler first asked this. Then it is over for all of them.
+    pub(super) fn end_ms(&self, now_ms: u64, within: Duration) -> u64 {
+        *self.end_ms.get_or_init(|| now_ms.saturating_add(millis(within)))
     }
 
     /// The servers that may know the map, by name.
@@ -367,8 +377,7 @@ impl Cluster {
         }
         log::debug!("{node} is a master of the cluster");
         let address = self.address.node_of(node);
-        map.shards
-            .push(Shard::new(number, address, self.waiting_max, self.started));
+        map.add(Shard::new(number, address, self.waiting_max, self.started));
         self.added.notify_one();
         number
     }

@@ -17,6 +17,7 @@ pub(super) struct Map {
     pub(super) nodes: Vec<String>,
     /// The numbers of its masters as the map was read last. A slot that nobody has keeps its owner, who may have left the cluster.
     pub(super) masters: BTreeSet<usize>,
+    is_closed: bool,
 }
 
 impl Map {
@@ -28,6 +29,23 @@ impl Map {
             shards: vec![Arc::clone(first)],
             nodes: Vec::new(),
             masters: BTreeSet::new(),
+            is_closed: false,
+        }
+    }
+
+    /// Adds a shard, closed where the others are: its settler would wait for ever for work.
+    pub(super) fn add(&mut self, shard: Arc<Shard>) {
+        if self.is_closed {
+            shard.queue.close();
+        }
+        self.shards.push(shard);
+    }
+
+    /// Closes the queues of all shards, and of those that are added later.
+    pub(super) fn close(&mut self) {
+        self.is_closed = true;
+        for shard in &self.shards {
+            shard.queue.close();
         }
     }
 

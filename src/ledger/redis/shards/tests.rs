@@ -1,7 +1,5 @@
 //! Whose slots are, and what changes it.
 
-use std::time::Duration;
-
 use super::*;
 
 fn layout(ranges: &[(u16, u16, &str)]) -> Layout {
@@ -66,6 +64,25 @@ fn an_account_stays_in_its_queue_while_something_of_it_is_there() {
     assert_eq!((shards.of(&account).number, shards.queue_of(&account).number), (1, 0));
     account.end();
     assert_eq!(shards.queue_of(&account).number, 1);
+}
+
+/// Its settler would wait for work for ever, and the ledger for its settler.
+#[test]
+fn a_shard_that_comes_to_be_after_the_close_is_closed() {
+    let shards = shards(&[(0, 16_383, "a:1")]);
+    shards.close();
+    drop(shards.moved(5, "b:1"));
+    drop(shards.named("c:1"));
+    shards.laid_out(&layout(&[(0, 16_383, "d:1")]));
+    let closed: Vec<bool> = shards.all().iter().map(|shard| shard.queue.is_closed()).collect();
+    assert_eq!(closed, [true; 4]);
+}
+
+#[test]
+fn a_closed_ledger_gives_up_at_one_time_for_all_shards() {
+    let shards = shards(&[(0, 16_383, "a:1")]);
+    let within = Duration::from_secs(5);
+    assert_eq!([10, 4_000].map(|now_ms| shards.end_ms(now_ms, within)), [5_010; 2]);
 }
 
 #[test]

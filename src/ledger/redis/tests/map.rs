@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use redis::Value;
 
-use super::patient;
-use crate::ledger::redis::RedisLedger;
+use super::{patient, request};
+use crate::ledger::Ledger;
 use crate::ledger::redis::admission_breaker::FAILURES_MAX;
 use crate::ledger::redis::cache::KnownKey;
 use crate::ledger::redis::link::Link;
@@ -16,9 +16,11 @@ use crate::ledger::redis::shared::{Shared, key_name};
 use crate::ledger::redis::slots::{Layout, slot_of};
 use crate::ledger::redis::topology;
 use crate::ledger::redis::url::Address;
-use crate::ledger::tests::redis_server::{RedisServer, free_port};
-use crate::ledger::tests::rig::{Rig, block_on};
+use crate::ledger::redis::{Options, RedisLedger};
+use crate::ledger::tests::redis_server::{RedisServer, free_port, until};
+use crate::ledger::tests::rig::{Rig, block_on, caller_of, debit, redis_of};
 use crate::pure::ids::ApiKey;
+use crate::pure::limits::LimitOverrides;
 
 fn name(server: &RedisServer) -> String {
     format!("127.0.0.1:{}", server.port())
@@ -157,4 +159,34 @@ fn a_ledger_starts_where_one_master_of_many_is_away() {
     assert_eq!(block_on(server_health::check_servers(&shared)), Ok(()));
     let none = opened(&server, &[(0, 16_383, "127.0.0.1:1".to_owned())]);
     assert!(block_on(server_health::check_servers(&none)).is_err());
+}
+
+/// A server that became a master meanwhile was not told that the ledger ends, and the end waited for it for ever.
+#[test]
+fn a_ledger_ends_where_a_shard_comes_to_be_meanwhile() {
+    let server = with_all_slots();
+    until("it serves", || {
+        let info = server.ask("CLUSTER INFO");
+        info.iter().any(|line| line == "cluster_state:ok")
+    });
+    let options = Options {
+        timeout: Duration::from_secs(2),
+        close_within: Duration::from_secs(2),
+        ..patient()
+    };
+    let url = format!("redis+cluster://{}", name(&server));
+    let ledger = Ledger::Redis(RedisLedger::connect(&url, options).unwrap());
+    let caller = caller_of(&ledger, "acme", "10", LimitOverrides::default());
+    let hold = block_on(caller.reserve(&request(1, "1"))).unwrap().unwrap();
+    server.freeze();
+    hold.settle(debit("1"));
+    let shards = &redis_of(&ledger).shared.shards;
+    let (closing, (says, said)) = (Arc::clone(redis_of(&ledger)), std::sync::mpsc::sync_channel(1));
+    std::thread::spawn(move || says.send(closing.close()));
+    until("it closes", || shards.all().iter().all(|shard| shard.queue.is_closed()));
+    drop(shards.moved(5, "127.0.0.1:1"));
+    assert_eq!(shards.all().len(), 2);
+    let left = said.recv_timeout(Duration::from_secs(60));
+    server.thaw();
+    assert_eq!(left, Ok(1), "the debit");
 }
