@@ -126,6 +126,11 @@ impl Work {
         matches!(self, Work::Settle(debit) if debit.is_doubted)
     }
 
+    /// Whether it is a barrier that nobody waits for any more.
+    pub(super) fn is_abandoned(&self) -> bool {
+        matches!(self, Work::Barrier { reached, .. } if reached.is_closed())
+    }
+
     /// The slot of its account in a cluster.
     pub(super) fn slot(&self) -> u16 {
         match self {

@@ -207,6 +207,7 @@ impl Settler {
                     }
                 }
                 Outcome::Nothing => {
+                    self.drop_abandoned();
                     tokio::time::sleep(pause).await;
                     pause = (pause * 2).min(PAUSE_MAX);
                 }

@@ -256,6 +256,7 @@ impl Settler {
         if is_behind || self.moving.has(&account) {
             let barrier = Work::Barrier { account, reached };
             match is_behind {
+                _ if barrier.is_abandoned() => {}
                 true => kept.push(barrier),
                 false => self.moving.put(barrier, self.shared.now_ms()),
             }
@@ -265,6 +266,11 @@ impl Settler {
             log::trace!("whoever waited for {account} has gone");
         }
         true
+    }
+
+    /// Drops the barriers that nobody waits for any more. Each call that asks for figures leaves one while the server does not answer.
+    pub(super) fn drop_abandoned(&mut self) {
+        self.backlog.retain(|work| !work.is_abandoned());
     }
 
     fn released(&mut self, account: Arc<Account>, hold: RequestId, kind: ReleaseKind, mut entry: Entry) {

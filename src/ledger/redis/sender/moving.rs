@@ -201,8 +201,7 @@ impl Waiting {
             );
         }
         // Who waited for the others may have gone.
-        self.works
-            .retain(|work| !matches!(work, Work::Barrier { reached, .. } if reached.is_closed()));
+        self.works.retain(|work| !work.is_abandoned());
         if self.tried.is_some() {
             return None;
         }

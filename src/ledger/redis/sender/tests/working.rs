@@ -156,6 +156,53 @@ fn a_server_that_is_away_is_asked_less_and_less_often() {
     assert!((1..=3).contains(&asked), "{asked}");
 }
 
+/// Each call that asked for figures of an account of a silent server left one until that server answered.
+#[test]
+fn nothing_is_kept_of_those_who_waited_for_a_server_that_is_away() {
+    let mut server = RedisServer::start();
+    let mut shared = opened(&server);
+    let of_test = Arc::get_mut(&mut shared).expect("nobody else has it");
+    of_test.options.close_within = Duration::from_millis(100);
+    let acme = account(&shared, "acme");
+    let (shard, mut settler) = (shared.shards.all().remove(0), settler(&shared));
+    shard.queue.settle(settlement(&acme, 1));
+    server.kill();
+    shard.queue.close();
+    let barrier = || shard.queue.barrier(&acme, Duration::from_secs(60));
+    block_on(async {
+        let mut waits = pin!(barrier());
+        assert!(waits.as_mut().now_or_never().is_none());
+        for _ in 0..1_000 {
+            assert!(barrier().now_or_never().is_none());
+        }
+        settler.turns().await;
+    });
+    assert_eq!(settler.backlog.len(), 2, "the debit, and who waits for it");
+}
+
+/// Other debits are taken, so that this one's batch is no failure.
+#[test]
+fn nothing_is_kept_of_those_who_waited_for_a_debit_that_is_not_taken() {
+    let server = RedisServer::start();
+    let shared = opened(&server);
+    let [acme, other] = ["acme", "other"].map(|name| account(&shared, name));
+    let mut settler = settler(&shared);
+    let answer = |text: &str| Some(redis::parse_redis_value(text.as_bytes()).unwrap());
+    let barrier = |reached| Work::Barrier {
+        account: acme.id().clone(),
+        reached,
+    };
+    let (gone, (reached, _waits)) = (tokio::sync::oneshot::channel().0, tokio::sync::oneshot::channel());
+    for account in [&acme, &other] {
+        settler.shard.queue.settle(settlement(account, 1));
+    }
+    let mut batch = settler.shard.queue.take();
+    batch.extend([barrier(gone), barrier(reached)]);
+    let answers = vec![answer("-ERR no\r\n"), answer("$8\r\nsettled \r\n")];
+    assert_eq!(settler.read_answers(batch, answers, 0), Outcome::Progress);
+    assert_eq!(settler.backlog.len(), 2, "the debit, and who waits for it");
+}
+
 #[test]
 fn what_redis_takes_is_a_sign_of_life() {
     let server = RedisServer::start();
