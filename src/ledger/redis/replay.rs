@@ -82,6 +82,14 @@ impl ReplayBuffer {
         }
     }
 
+    /// Keeps at most so many settlements from now on: the oldest go, where any may.
+    pub(super) fn keep_at_most(&mut self, most: usize) {
+        self.most = most;
+        while self.acknowledged.len() > most && !self.stands_still() {
+            self.let_go();
+        }
+    }
+
     /// Keeps a settlement acknowledged at `now_ms`. When this ends, it stays in the journal.
     pub(super) fn push(&mut self, mut debit: QueuedDebit, now_ms: u64) {
         let at = self.clock.at(now_ms);

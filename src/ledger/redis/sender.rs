@@ -136,8 +136,8 @@ impl Settler {
     fn new(shared: Arc<Shared>, shard: Arc<Shard>) -> Settler {
         let replaced_ms = shared.shards.is_cluster().then(|| shared.now_ms());
         Settler {
-            ring: ReplayBuffer::new(shared.options.replay, shared.shards.share(RING_MAX)),
             generation: shared.shards.generation(),
+            ring: ReplayBuffer::new(shared.options.replay, shared.shards.share(RING_MAX)),
             moving: Moving::new(shared.options.hold_ttl),
             shared,
             shard,

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use super::Settler;
 use crate::ledger::redis::account::Account;
 use crate::ledger::redis::queue::Work;
+use crate::ledger::redis::replay::RING_MAX;
 
 impl Settler {
     /// Hands what belongs to another shard by now over to it. What this one acknowledged of it is sent there once more: it may have become
@@ -30,6 +31,8 @@ impl Settler {
                 released.account.queues_at(owner.number);
                 owner.queue.put(released.again(), now);
             }
+            // There may be more masters than before, or fewer.
+            self.ring.keep_at_most(shared.shards.share(RING_MAX));
         }
         let is_mine = |work: &Work| shared.shards.of_slot(work.slot()).number == number;
         let mut others: VecDeque<Work> = VecDeque::new();

@@ -238,6 +238,23 @@ fn nothing_goes_for_what_comes_while_the_server_takes_no_writes() {
     assert_eq!(kept(false), [2, 3]);
 }
 
+#[test]
+fn the_oldest_go_from_a_ring_that_gets_smaller_where_any_may() {
+    for (stands_still, left) in [(false, vec![3]), (true, vec![1, 2, 3])] {
+        let mut ring = ReplayBuffer::new(Duration::from_secs(60), 10);
+        ring.tend(1_000);
+        for number in 1..=3 {
+            ring.push(settled("acme", 5, number), 1_000);
+        }
+        if stands_still {
+            ring.stand_still(1_001);
+        }
+        ring.keep_at_most(1);
+        let kept: Vec<u64> = ring.take_all().iter().map(|debit| debit.number.number).collect();
+        assert_eq!(kept, left);
+    }
+}
+
 /// The waker in a call's cover keeps the memory of the task that carried it.
 #[test]
 fn what_is_kept_of_a_settlement_does_not_keep_its_call() {

@@ -223,3 +223,30 @@ fn what_is_handed_over_is_no_debit_of_another_gateway_and_no_loss() {
     assert_eq!(known(&second), ["3"]);
     assert!(!acme.is_under_way());
 }
+
+/// Its part was that of the cluster as it was when this process met the shard.
+#[test]
+fn a_ring_keeps_a_smaller_part_once_there_are_more_masters() {
+    let server = RedisServer::start();
+    let mut shared = opened(&server);
+    let layout = |ranges: &[(u16, u16, &str)]| Layout {
+        ranges: ranges.iter().map(|(a, b, node)| (*a, *b, (*node).to_owned())).collect(),
+        nodes: Default::default(),
+    };
+    let address = Address::parse("redis+cluster://a:1", None, Duration::from_secs(1)).unwrap();
+    let map = Shards::cluster(address, &layout(&[(0, 16_383, "a:1")]), 10, crate::clock::monotonic()).unwrap();
+    Arc::get_mut(&mut shared).expect("nobody else has it").shards = map;
+    let acme = account(&shared, "acme");
+    assert!(acme.slot() > 99);
+    let mut settler = settler(&shared);
+    settler.ring.tend(0);
+    let half = u64::try_from(RING_MAX / 2).unwrap();
+    for number in 1..=half + 10 {
+        settler.ring.push(settlement(&acme, number), 0);
+    }
+    shared.shards.laid_out(&layout(&[(0, 99, "b:1"), (100, 16_383, "a:1")]));
+    settler.take();
+    let kept = settler.ring.take_all();
+    let ends = [kept.first(), kept.last()].map(|debit| debit.map(|debit| debit.number.number));
+    assert_eq!(ends, [Some(11), Some(half + 10)]);
+}
