@@ -63,6 +63,8 @@ pub(super) enum Sent {
     Plain,
     /// To a server that takes over the slot of its key.
     Asking,
+    /// The same, once: not again where the connection breaks.
+    AskingOnce,
 }
 
 /// A call: its command, and the script behind it when it is one.
@@ -122,8 +124,8 @@ impl Link {
 
 impl Line {
     /// Sends a call and waits for its answer, at most for `within`. A connection that turns out to be broken is made anew once, and the call
-    /// sent again, though Redis may have run it: every call is one that may be sent twice. What would be another act the
-    /// second time has a text by which it knows what it has done itself ([`nonce`](super::nonce::nonce)). Without one are a refusal, which counts
+    /// sent again, though Redis may have run it: every call is one that may be sent twice, but for what counts how often it was sent
+    /// ([`Sent::AskingOnce`]). What would be another act the second time has a text by which it knows what it has done itself ([`nonce`](super::nonce::nonce)). Without one are a refusal, which counts
     /// in its window again, events that are claimed, which then wait for their lease, how many expired holds are said to be released, and what a
     /// repair says that it mended.
     ///
@@ -179,6 +181,9 @@ impl Line {
         match evaluate(&mut connection, call, how).await {
             Err(error) if needs_another(&error) => {
                 self.give_up(number);
+                if how == Sent::AskingOnce {
+                    return Err(error);
+                }
                 let (mut connection, _) = self.connection(address).await?;
                 evaluate(&mut connection, call, how).await
             }
@@ -262,7 +267,7 @@ async fn evaluate(connection: &mut Connection, call: &Call, how: Sent) -> RedisR
 async fn send(connection: &mut Connection, command: &Cmd, how: Sent) -> RedisResult<Value> {
     match how {
         Sent::Plain => connection.send(command).await,
-        Sent::Asking => connection.send_asking(command).await,
+        Sent::Asking | Sent::AskingOnce => connection.send_asking(command).await,
     }
 }
 

@@ -66,7 +66,8 @@ pub(super) async fn redirect(
     }
 }
 
-/// Asks a server that takes over the slot of an account.
+/// Asks a server that takes over the slot of an account. Once: that an own debit was sent once is what tells whether another has settled it, and
+/// whether it may get another number.
 async fn ask(shared: &Shared, link: &Link, work: &Work, node: &str) -> Option<Value> {
     let shard = shared.shards.named(node);
     let call = Call {
@@ -74,7 +75,9 @@ async fn ask(shared: &Shared, link: &Link, work: &Work, node: &str) -> Option<Va
         script: None,
     };
     let line = link.line(&shard);
-    line.ask(&shard, &call, Sent::Asking, shared.options.timeout).await.ok()
+    line.ask(&shard, &call, Sent::AskingOnce, shared.options.timeout)
+        .await
+        .ok()
 }
 
 fn command(shared: &Shared, work: &Work, by: EvalMode) -> Option<redis::Cmd> {

@@ -1,6 +1,6 @@
 //! Redis runs a command and its answer is lost: the connection breaks in its place. The command is sent again, and knows what it has done.
 
-mod ground;
+pub(in crate::ledger::redis) mod ground;
 
 use serde_json::json;
 

@@ -18,7 +18,7 @@ mod key_lookup;
 mod keys;
 mod load;
 mod losses;
-mod lost_answers;
+pub(in crate::ledger::redis) mod lost_answers;
 mod map;
 mod moving;
 mod nodes;

@@ -2,8 +2,10 @@
 
 use tokio::sync::oneshot;
 
-use super::known::send_all;
+use super::known::{balance, send_all};
 use super::*;
+use crate::ledger::redis::tests::lost_answers::ground::Way;
+use crate::ledger::tests::logged::logged;
 use crate::ledger::tests::redis_server::until;
 
 fn answer(text: &str) -> Option<redis::Value> {
@@ -251,7 +253,7 @@ fn a_call_that_another_has_settled_is_told() {
         (settlement.sent, settlement.origin) = (sent, origin);
         shard.queue.settle(settlement);
         let batch = next_batch(&mut settler);
-        let lines = crate::ledger::tests::logged::logged(|| {
+        let lines = logged(|| {
             settler.read_answers(batch, vec![answer(text)], 0);
         });
         lines
@@ -268,4 +270,44 @@ fn a_call_that_another_has_settled_is_told() {
     ] {
         assert_eq!(told_after(sent, origin, text), 0, "{sent} {origin:?} {text}");
     }
+}
+
+/// The connection breaks behind a debit that is asked for where its slot goes. It was asked for there once more in the same try, and what that
+/// found was told as another gateway's.
+#[test]
+fn a_debit_that_was_taken_where_its_slot_goes_is_not_told_as_anothers() {
+    let server = RedisServer::start();
+    let (way, direct) = (Way::to(&server), opened(&server));
+    make(&direct, "10");
+    let (shared, runtime) = RedisLedger::reach(&way.url(), rig::patient(Clock::manual(NOW))).unwrap();
+    runtime.shutdown_background();
+    let acme = account(&shared, "acme");
+    let mut settler = settler(&shared);
+    let debit = QueuedDebit {
+        sent: 1,
+        ..settlement(&acme, 1)
+    };
+    let hold = debit.hold.as_bytes().to_vec();
+    settler.shard.queue.settle(debit);
+    let batch = next_batch(&mut settler);
+    let mut answers = vec![answer("-ASK 5 b:1\r\n")];
+    // Of a map that has one server, that one is asked.
+    way.losing_answer_to(hold, || {
+        block_on(redirect(&shared, &settler.shard, &settler.link, &batch, &mut answers));
+    });
+    let lines = logged(|| {
+        settler.read_answers(batch, answers, 0);
+        assert_eq!(settler.shard.queue.unsettled(), 1, "nothing was heard");
+        let again = next_batch(&mut settler);
+        settler.backlog.extend(again);
+        while !settler.backlog.is_empty() {
+            block_on(settler.send_batch());
+        }
+    });
+    let anothers = lines.iter().find(|line| line.contains("was settled by another"));
+    assert_eq!(anothers, None);
+    assert_eq!(
+        (settler.shard.queue.unsettled(), balance(&direct, &acme)),
+        (0, credits("9"))
+    );
 }

@@ -47,8 +47,8 @@ pub(super) struct Ground {
     _server: RedisServer,
 }
 
-/// The way on which answers are lost.
-struct Way {
+/// A way to a server on which answers are lost.
+pub(in crate::ledger::redis) struct Way {
     loss: Arc<Loss>,
     port: u16,
 }
@@ -58,25 +58,13 @@ impl Ground {
     pub(super) fn new() -> Ground {
         let server = RedisServer::start();
         let direct = node(&server, patient());
-        let (loss, listener) = (Arc::new(Loss::default()), TcpListener::bind("127.0.0.1:0").unwrap());
-        let (port, to, losing) = (listener.local_addr().unwrap().port(), server.port(), Arc::clone(&loss));
-        std::thread::spawn(move || {
-            for client in listener.incoming() {
-                if losing.is_over.load(Ordering::SeqCst) {
-                    break;
-                }
-                if let (Ok(client), Ok(server)) = (client, TcpStream::connect(("127.0.0.1", to))) {
-                    carry(&client, &server, &losing);
-                }
-            }
-        });
-        let url = format!("redis://127.0.0.1:{port}");
-        let lossy = Ledger::Redis(RedisLedger::connect(&url, patient()).unwrap());
+        let way = Way::to(&server);
+        let lossy = Ledger::Redis(RedisLedger::connect(&way.url(), patient()).unwrap());
         run(&direct, create("acme")).unwrap();
         Ground {
             direct,
             lossy,
-            way: Way { loss, port },
+            way,
             _server: server,
         }
     }
@@ -100,17 +88,9 @@ impl Ground {
         self.losing_answer_to(second(&call), asked)
     }
 
-    /// Loses the answer to the next command that has these bytes in it.
+    /// As [`Way::losing_answer_to`].
     pub(super) fn losing_answer_to<T>(&self, bytes: Vec<u8>, asked: impl FnOnce() -> T) -> T {
-        *self.way.loss.of.lock().unwrap() = Some(bytes);
-        let before = self.way.loss.lost.load(Ordering::SeqCst);
-        let answered = asked();
-        assert_eq!(
-            self.way.loss.lost.load(Ordering::SeqCst),
-            before + 1,
-            "an answer was lost"
-        );
-        answered
+        self.way.losing_answer_to(bytes, asked)
     }
 
     /// The acts, newest first.
@@ -155,6 +135,37 @@ impl Ground {
             AdminReply::Operators { operators } => operators,
             other => panic!("{other:?}"),
         }
+    }
+}
+
+impl Way {
+    pub(in crate::ledger::redis) fn to(server: &RedisServer) -> Way {
+        let (loss, listener) = (Arc::new(Loss::default()), TcpListener::bind("127.0.0.1:0").unwrap());
+        let (port, to, losing) = (listener.local_addr().unwrap().port(), server.port(), Arc::clone(&loss));
+        std::thread::spawn(move || {
+            for client in listener.incoming() {
+                if losing.is_over.load(Ordering::SeqCst) {
+                    break;
+                }
+                if let (Ok(client), Ok(server)) = (client, TcpStream::connect(("127.0.0.1", to))) {
+                    carry(&client, &server, &losing);
+                }
+            }
+        });
+        Way { loss, port }
+    }
+
+    pub(in crate::ledger::redis) fn url(&self) -> String {
+        format!("redis://127.0.0.1:{}", self.port)
+    }
+
+    /// Loses the answer to the next command that has these bytes in it.
+    pub(in crate::ledger::redis) fn losing_answer_to<T>(&self, bytes: Vec<u8>, asked: impl FnOnce() -> T) -> T {
+        *self.loss.of.lock().unwrap() = Some(bytes);
+        let before = self.loss.lost.load(Ordering::SeqCst);
+        let answered = asked();
+        assert_eq!(self.loss.lost.load(Ordering::SeqCst), before + 1, "an answer was lost");
+        answered
     }
 }
 
