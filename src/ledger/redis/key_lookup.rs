@@ -114,6 +114,9 @@ impl Shared {
             return Ok(None);
         };
         self.has_accounts.store(true, Ordering::Relaxed);
+        if self.is_emptied.load(Ordering::Relaxed) {
+            drop(self.has_list(link).boxed().await);
+        }
         let account = self.cache.account(&key.account);
         let facts = match facts {
             Some(facts) if before.is_some_and(|before| *before.id() == key.account) => facts?,
@@ -138,19 +141,29 @@ impl Shared {
         if self.shards.is_cluster() || !self.has_accounts.load(Ordering::Relaxed) {
             return Ok(());
         }
-        let mut exists = redis::cmd("EXISTS");
-        exists.arg(accounts_key());
-        match self.command(link, exists).await? {
-            Value::Int(0) => {}
-            Value::Int(_) => return Ok(()),
-            other => return Err(reply::corrupt(&format!("{other:?} says not whether a key exists"))),
+        if self.has_list(link).await? {
+            return Ok(());
         }
         if !self.is_emptied.swap(true, Ordering::Relaxed) {
             log::error!(
-                "MONEY: Redis has no accounts any more: it has lost its data. Calls are refused; restore it and restart the gateways"
+                "MONEY: Redis has no accounts any more: it has lost its data. Calls are refused until it is restored"
             );
         }
         Err(unavailable("Redis has lost the accounts that it had"))
+    }
+
+    /// Whether Redis has a list of accounts. Once it has, it is not emptied any more: when it loses its data again, that is told again.
+    async fn has_list(&self, link: &Link) -> Result<bool, StoreError> {
+        let mut exists = redis::cmd("EXISTS");
+        exists.arg(accounts_key());
+        match self.command(link, exists).await? {
+            Value::Int(0) => Ok(false),
+            Value::Int(_) => {
+                self.is_emptied.store(false, Ordering::Relaxed);
+                Ok(true)
+            }
+            other => Err(reply::corrupt(&format!("{other:?} says not whether a key exists"))),
+        }
     }
 
     pub(super) async fn read_facts(&self, link: &Link, account: &Account) -> Result<AccountRecord, StoreError> {
