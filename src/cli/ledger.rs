@@ -160,8 +160,15 @@ fn recovered(config: &Config, keys: UnknownKeys) -> Result<Recovered, Failure> {
         }
         LedgerAccess::Socket(_) => (RecoverReport::default(), HashSet::new()),
     };
-    let AdminReply::Recovered(mut report) = run_as_this_user(&access, AdminOp::Recover)? else {
-        return Err(Failure::wrong_reply());
+    let mut report = match (run_as_this_user(&access, AdminOp::Recover), &access) {
+        (Ok(AdminReply::Recovered(report)), _) => report,
+        (Ok(_), _) => return Err(Failure::wrong_reply()),
+        (Err(failure), LedgerAccess::Socket(_)) => return Err(failure),
+        // What was billed just now is told all the same.
+        (Err(failure), LedgerAccess::Own(_)) => RecoverReport {
+            refused: vec![format!("expired holds were not given back: {failure}")],
+            ..RecoverReport::default()
+        },
     };
     let kept = match &access {
         LedgerAccess::Own(ledger) => {

@@ -1,8 +1,13 @@
 //! What is said of the journals of processes that died, and of the gateway that takes care of them.
 
+use std::time::Duration;
+
+use super::operators::on_redis;
 use super::*;
 use crate::ledger::Hold;
 use crate::ledger::journal::{Intent, Journal};
+use crate::ledger::redis::{Options, RedisLedger};
+use crate::ledger::tests::redis_server::RedisServer;
 use crate::pure::ids::KeyId;
 use crate::pure::money::{Markup, Pricing, ProviderPrice};
 use crate::pure::request_body::{Endpoint, PromptLimits};
@@ -137,12 +142,24 @@ fn an_audit_names_the_files_that_were_put_aside() {
 
 /// A gateway's ledger and journal, and a call of acme that holds 2 there.
 fn call(place: &Place) -> (Arc<Embedded>, Arc<Journal>, Hold, KeyId) {
+    let mut opened = None;
+    let (journal, hold, key) = call_on(place, || {
+        let store = Embedded::open(&place.ledger(), Clock::System).unwrap();
+        Ledger::Embedded(Arc::clone(opened.insert(store)))
+    });
+    (opened.unwrap(), journal, hold, key)
+}
+
+/// The same of the ledger that is opened so.
+fn call_on(place: &Place, opened: impl FnOnce() -> Ledger) -> (Arc<Journal>, Hold, KeyId) {
     let (_, key) = place.json("key create --account acme");
     let digest = ApiKey::parse("tg_", key["key"].as_str().unwrap()).unwrap().digest();
-    let store = Embedded::open(&place.ledger(), Clock::System).unwrap();
-    let ledger = Ledger::Embedded(Arc::clone(&store));
+    let ledger = opened();
     let journal = Journal::open(&place.folder.path().join("data"));
-    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap();
     let found = runtime.block_on(ledger.authenticate(&digest)).unwrap().unwrap();
     let caller = found.checked(Clock::System.now()).unwrap();
     let now = Clock::System.now().0.to_be_bytes();
@@ -170,7 +187,7 @@ fn call(place: &Place) -> (Arc<Embedded>, Arc<Journal>, Hold, KeyId) {
     let wanted = reserve_request(id, "2".parse().unwrap());
     let reserved = caller.reserve_journaled(&wanted, entry);
     let hold = runtime.block_on(reserved).unwrap().unwrap();
-    (store, journal, hold, caller.key.id.clone())
+    (journal, hold, caller.key.id.clone())
 }
 
 /// Leaves what a gateway that was killed leaves of a call of acme that costs 1.15.
@@ -247,4 +264,37 @@ fn a_command_takes_no_credit_that_calls_of_a_draining_gateway_hold_or_have_used(
     let (_, shown) = place.json("account show acme");
     assert_eq!(shown["balance"].to_string(), "0.85", "it is taken once");
     assert_eq!(place.json("ledger audit").1["balanced"], true);
+}
+
+/// The debits of its journals were taken by then, and nobody was told.
+#[test]
+fn a_recovery_that_cannot_give_holds_back_says_what_it_has_billed() {
+    let server = RedisServer::start();
+    let place = on_redis(&server);
+    place.json("account create acme --tier pro");
+    place.json("credits add acme 10 --reference A");
+    let options = Options {
+        timeout: Duration::from_secs(10),
+        ..Options::default()
+    };
+    let connect = || Ledger::Redis(RedisLedger::connect(&server.url(), options).unwrap());
+    let (journal, mut hold, _) = call_on(&place, connect);
+    hold.pass(CompletionTokens(10), Some(PromptTokens(3)));
+    hold.forget();
+    drop(journal);
+    // The list of the accounts, in which it looks for their holds.
+    server.ask("RENAME tg1:accounts elsewhere");
+    server.ask("SET tg1:accounts text");
+    let recovered = place.run("ledger recover");
+    assert_eq!(recovered.status, 1);
+    assert!(
+        recovered.stdout.contains("\ndebits taken         1\n"),
+        "{}",
+        recovered.stdout
+    );
+    let told = "error: expired holds were not given back: ";
+    assert!(recovered.stderr.contains(told), "{}", recovered.stderr);
+    server.ask("RENAME elsewhere tg1:accounts");
+    let (_, shown) = place.json("account show acme");
+    assert_eq!(shown["balance"].to_string(), "8.85");
 }

@@ -72,6 +72,6 @@ pub struct RecoverReport {
     pub already: u64,
     /// Holds given back.
     pub released: u64,
-    /// What could not be read, a line each.
+    /// What could not be read or done, a line each.
     pub refused: Vec<String>,
 }

@@ -219,20 +219,57 @@ impl Shared {
         Ok(())
     }
 
-    /// Frees the holds of nodes that never came back. (A reserve does so for its own account.)
+    /// Frees the holds of nodes that never came back. (A reserve does so for its own account.) Accounts of which that fails are passed over, and
+    /// told as an audit tells them.
     pub(super) async fn recover(&self, link: &Link) -> Result<RecoverReport, AdminError> {
-        let mut report = RecoverReport::default();
+        let (mut released, mut silent, mut passed_over) = (0u64, Silent::default(), AuditReport::default());
         for account in self.read_names(link).await? {
-            let [name, order] = account_keys(&account);
-            let now = self.now_text();
-            let freed = self
-                .run_script(link, &script::EXPIRE, &[&name, &order], &[&now])
-                .await?;
-            let freed = u64::try_from(reply::integer(&freed)?).map_err(|_| reply::corrupt("a negative count"))?;
-            report.released = report.released.saturating_add(freed);
+            let shard = self.shards.of(&Account::new(account.clone())).number;
+            if silent.is_given_up(shard) {
+                passed_over.pass_over(&account, "its server has not answered for others");
+                continue;
+            }
+            let began = monotonic();
+            match self.free_expired(link, &account).await {
+                Ok(freed) => {
+                    silent.heard(shard);
+                    released = released.saturating_add(freed);
+                }
+                Err(error) => {
+                    silent.failed(shard, &error, (began.elapsed(), self.options.timeout));
+                    passed_over.pass_over(&account, &error.to_string());
+                }
+            }
         }
-        Ok(report)
+        Ok(RecoverReport {
+            released,
+            refused: not_freed(&passed_over),
+            ..RecoverReport::default()
+        })
     }
+
+    /// Frees an account's holds whose time is over, and says how many.
+    async fn free_expired(&self, link: &Link, account: &AccountId) -> Result<u64, StoreError> {
+        let [name, order] = account_keys(account);
+        let now = self.now_text();
+        let freed = self
+            .run_script(link, &script::EXPIRE, &[&name, &order], &[&now])
+            .await?;
+        u64::try_from(reply::integer(&freed)?).map_err(|_| reply::corrupt("a negative count"))
+    }
+}
+
+/// Accounts whose expired holds were not given back: a line each of those that are named, and how many there are beside them.
+fn not_freed(passed_over: &AuditReport) -> Vec<String> {
+    let named = passed_over.why_unchecked.iter();
+    let mut lines: Vec<String> = named
+        .map(|why| format!("expired holds were not given back: {why}"))
+        .collect();
+    let others = passed_over.passed_over.len().saturating_sub(lines.len());
+    if others > 0 {
+        lines.push(format!("expired holds were not given back: {others} more accounts"));
+    }
+    lines
 }
 
 #[cfg(test)]

@@ -2,12 +2,15 @@
 
 use std::time::Duration;
 
+use super::book::RedisBook;
 use super::{node, patient};
+use crate::clock::Clock;
 use crate::ledger::Ledger;
-use crate::ledger::admin::{AdminError, AdminOp, AuditReport};
+use crate::ledger::admin::{AdminError, AdminOp, AdminReply, AuditReport};
 use crate::ledger::redis::link::Link;
 use crate::ledger::tests::redis_server::RedisServer;
-use crate::ledger::tests::rig::{block_on, caller_of, on_workers, redis_of, run};
+use crate::ledger::tests::rig::{self, NOW, block_on, caller_of, on_workers, redis_of, run};
+use crate::ledger::tests::sequences::Book;
 use crate::pure::limits::LimitOverrides;
 
 const EVERY: Duration = Duration::from_secs(300);
@@ -117,6 +120,32 @@ fn accounts_that_cannot_be_read_keep_no_other_from_an_audit_and_a_repair() {
     assert_eq!((report.findings.len(), report.unchecked, age), (0, 14, Duration::ZERO));
     used("0");
     assert!(audited(&ledger).0.is_clean());
+}
+
+/// The first of them ended it, and what was done before was told to nobody.
+#[test]
+fn accounts_that_cannot_be_read_keep_no_other_from_a_recovery() {
+    let server = RedisServer::start();
+    let clock = Clock::manual(NOW);
+    let ledger = node(&server, rig::patient(clock.clone()));
+    for (n, name) in [(1, "acme"), (2, "gamma")] {
+        caller_of(&ledger, name, "10", LimitOverrides::default());
+        RedisBook::new(&ledger, name).reserve(&rig::request(n, "1")).unwrap();
+    }
+    for n in 10..32 {
+        server.ask(&format!("SADD tg1:accounts beta-{n}"));
+        server.ask(&format!("SET tg1:{{beta-{n}}} text"));
+    }
+    clock.advance(61_000);
+    let report = match run(&ledger, AdminOp::Recover).unwrap() {
+        AdminReply::Recovered(report) => report,
+        other => panic!("{other:?}"),
+    };
+    let lines = &report.refused;
+    assert_eq!((report.released, lines.len()), (2, 21), "{lines:?}");
+    let told = "expired holds were not given back: ";
+    assert!(lines[0].starts_with(&format!("{told}beta-10: ")), "{lines:?}");
+    assert_eq!(lines[20], format!("{told}2 more accounts"));
 }
 
 /// What its counters came to was forgotten with the rest.
