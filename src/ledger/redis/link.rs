@@ -125,9 +125,9 @@ impl Link {
 impl Line {
     /// Sends a call and waits for its answer, at most for `within`. A connection that turns out to be broken is made anew once, and the call
     /// sent again, though Redis may have run it: every call is one that may be sent twice, but for what counts how often it was sent
-    /// ([`Sent::AskingOnce`]). What would be another act the second time has a text by which it knows what it has done itself ([`nonce`](super::nonce::nonce)). Without one are a refusal, which counts
-    /// in its window again, events that are claimed, which then wait for their lease, how many expired holds are said to be released, and what a
-    /// repair says that it mended.
+    /// ([`Sent::AskingOnce`]). What would be another act the second time has a text by which it knows what it has done itself
+    /// ([`nonce`](super::nonce::nonce)). Without one are a refusal, which counts in its window again, events that are claimed, which then wait
+    /// for their lease, how many expired holds are said to be released, and what a repair says that it mended.
     ///
     /// # Errors
     /// When Redis cannot be reached, does not answer in time, or answers an error.
