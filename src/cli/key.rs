@@ -14,7 +14,7 @@ use crate::clock::Clock;
 use crate::config::Config;
 use crate::ledger::KeyRecord;
 use crate::ledger::admin::{AdminOp, AdminReply, KeyRef};
-use crate::ledger::key_settings::{KeyChange, KeySettings};
+use crate::ledger::key_settings::{KeyChange, KeySettings, check_domains};
 use crate::ledger::shown::CredentialState;
 use crate::ledger::terms::AccountStatus;
 use crate::pure::ids::{AccountId, ApiKey, KeyId, Tier};
@@ -170,6 +170,7 @@ pub(super) fn create_plain(config: &Config, account: AccountId) -> Result<ApiKey
 }
 
 fn create(config: &Config, args: CreateArgs) -> Result<(ApiKey, KeyId), Failure> {
+    check_domains(&args.domains).map_err(Failure::wrong_usage)?;
     let key = ApiKey::from_random(&config.key_prefix, random()?);
     let settings = args
         .settings

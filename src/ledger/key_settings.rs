@@ -186,7 +186,7 @@ impl KeyChange {
 ///
 /// # Errors
 /// Says that it may not.
-pub(in crate::ledger) fn check_domains(domains: &[DomainPattern]) -> Result<(), String> {
+pub(crate) fn check_domains(domains: &[DomainPattern]) -> Result<(), String> {
     match domains.len() > LISTED_MAX {
         true => Err(format!("a key has at most {LISTED_MAX} domains")),
         false => Ok(()),

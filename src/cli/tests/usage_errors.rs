@@ -55,6 +55,7 @@ fn settings_that_nothing_can_have_are_status_2_whatever_the_ledger_has() {
     let place = Place::new();
     let label = format!("--label {}", "x".repeat(101));
     let models = "--model a/b ".repeat(101);
+    let domains = "--domain app.example.com ".repeat(101);
     let (name, value) = ("n".repeat(65), "x".repeat(513));
     for (words, says) in [
         (
@@ -63,6 +64,7 @@ fn settings_that_nothing_can_have_are_status_2_whatever_the_ledger_has() {
         ),
         (format!("key create --account acme {label}"), "a label has 1 to 100"),
         (format!("key create --account acme {models}"), "at most 100 models"),
+        (format!("key create --account acme {domains}"), "at most 100 domains"),
         (format!("key set key_0123456789abcdef {label}"), "a label has 1 to 100"),
         (format!("key set key_0123456789abcdef {models}"), "at most 100 models"),
         (
