@@ -1,5 +1,16 @@
 //! What callgrind wrote of a part that ran beneath it: how many instructions an operation took.
 
+/// Whether the budgets are those of this build. Errors with how to make one of which they are: with the feature `serve` the compiler may inline
+/// other functions, and the parts that need it have no budget.
+pub(crate) fn has_budgets(has_serve: bool) -> Result<(), &'static str> {
+    match has_serve {
+        true => Err(
+            "budgets are those of a build without features: cargo bench --no-default-features --bench micro -- --budgets",
+        ),
+        false => Ok(()),
+    }
+}
+
 /// Instructions of each of so many operations, by what a child that has ended wrote to stderr. Errors with what is wrong: one that failed
 /// has not done them all, and without a count above zero nothing was measured.
 pub(crate) fn each(has_succeeded: bool, said: &str, operations: u64) -> Result<u64, String> {

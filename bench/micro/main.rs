@@ -2,7 +2,8 @@
 //!
 //! Each prints nanoseconds per operation. With `--budgets` instructions are counted instead, by callgrind (valgrind must be
 //! there), which do not depend on the machine's mood; it fails when one is above its budget in `budgets`, or could not be counted.
-//! Without the feature `serve` it has the pure parts alone, and is built in a minute.
+//! Without the feature `serve` it has the pure parts alone, and is built in a minute: the budgets are those of that build, and with the feature
+//! they are refused (exit status 2).
 
 #![expect(clippy::unwrap_used, reason = "a bench ends with a panic")]
 #![expect(clippy::disallowed_methods, reason = "it measures time")]
@@ -60,7 +61,7 @@ const BENCHES: &[Bench] = &[
     ("count_1mb_cjk", || count(megabyte("漢字"))),
 ];
 
-/// A line a benchmark: its name, and its most instructions per operation.
+/// A line a benchmark of the pure parts: its name, and its most instructions per operation, in a build without features.
 const BUDGETS: &str = include_str!("budgets");
 
 /// A usual delta event, of 200 bytes.
@@ -92,6 +93,9 @@ fn main() -> ExitCode {
     };
     let once: Option<u64> = value("--once");
     let budgets = arguments.iter().any(|argument| argument == "--budgets");
+    if budgets && let Err(why) = counted::has_budgets(cfg!(feature = "serve")) {
+        return wrong_usage(why);
+    }
     let named: Vec<&String> = arguments
         .iter()
         .filter(|argument| BENCHES.iter().any(|(name, _)| name == argument))
@@ -113,6 +117,12 @@ fn main() -> ExitCode {
         }
     }
     if within { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+/// Tells what would be right.
+fn wrong_usage(why: &str) -> ExitCode {
+    eprintln!("{why}");
+    ExitCode::from(2)
 }
 
 /// Nanoseconds of the best of several rounds.

@@ -1,6 +1,6 @@
 //! What the micro bench takes for a count.
 
-use crate::counted::each;
+use crate::counted::{each, has_budgets};
 
 /// What callgrind writes at its end.
 fn said(collected: &str) -> String {
@@ -8,6 +8,23 @@ fn said(collected: &str) -> String {
         "==7== Callgrind, a call-graph generating cache profiler\n==7== \n==7== Events    : Ir\n\
          ==7== Collected : {collected}\n==7== \n==7== I   refs:      {collected}\n"
     )
+}
+
+/// Budgets of a build without features failed in one with all: nothing said that they are not its own.
+#[test]
+fn budgets_are_refused_in_a_build_that_they_are_not_of() {
+    assert_eq!(has_budgets(false), Ok(()));
+    let told = has_budgets(true).unwrap_err();
+    assert!(
+        told.ends_with("cargo bench --no-default-features --bench micro -- --budgets"),
+        "{told}"
+    );
+    // Each line has its number, and is of a part that such a build has.
+    for line in include_str!("../../micro/budgets").lines() {
+        let (name, budget) = line.split_once(' ').unwrap();
+        assert!(budget.parse::<u64>().is_ok(), "{line}");
+        assert!(!name.starts_with("ledger_") && !name.starts_with("journal_"), "{line}");
+    }
 }
 
 #[test]
