@@ -29,6 +29,7 @@ mod variable;
 mod wallet;
 mod webhooks;
 
+use std::os::unix::fs::FileTypeExt;
 use std::path::Path;
 
 use sha2::{Digest, Sha256};
@@ -198,10 +199,28 @@ fn digest(text: &str) -> TextDigest {
     Sha256::digest(text.as_bytes()).into()
 }
 
-fn read(path: &Path) -> Result<String, ConfigError> {
-    let text = std::fs::read_to_string(path).map_err(|error| ConfigError::new(path, error.to_string()))?;
+/// The text of a configuration, a catalogue or rules.
+///
+/// # Errors
+/// When it cannot be read, and for a named pipe, a terminal or another device: whoever opens one may wait for ever.
+pub(crate) fn read(path: &Path) -> Result<String, ConfigError> {
+    let text = text_of(path).map_err(|error| ConfigError::new(path, error.to_string()))?;
     Ok(without_mark(&text).to_owned())
 }
+
+/// The same with the mark of its encoding.
+fn text_of(path: &Path) -> std::io::Result<String> {
+    let kind = std::fs::metadata(path)?.file_type();
+    // That of a shell (`<(…)`, `… | tollgate --conf /dev/stdin`) has no name: it is behind a link that leads to no path.
+    let is_unnamed_pipe = kind.is_fifo() && path.canonicalize().is_err();
+    if !kind.is_file() && !kind.is_dir() && !is_unnamed_pipe {
+        return Err(std::io::Error::other(NO_FILE));
+    }
+    std::fs::read_to_string(path)
+}
+
+const NO_FILE: &str =
+    "it is no regular file but a named pipe or a device, which could be waited for without end: name a file";
 
 /// The text without the mark of its encoding, which some editors put in front: the reader of YAML takes it for a column.
 fn without_mark(text: &str) -> &str {

@@ -221,7 +221,7 @@ impl Show for Findings {
 
 /// Every mistake of a configuration that cannot be used, and not only the first, and those of the catalogue that it names.
 fn mistakes_of(conf: &Path, failure: &Failure) -> Vec<String> {
-    let Ok(text) = std::fs::read_to_string(conf) else {
+    let Ok(text) = crate::config::read(conf) else {
         return vec![failure.to_string()];
     };
     let mistakes = mistakes::of_config(conf, &text, &environment);

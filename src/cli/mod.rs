@@ -268,7 +268,7 @@ fn load(path: &Path) -> Result<Config, Failure> {
 /// takes nothing away from an operator, who may need it just then. It is told in `warning`.
 fn load_for_ledger(path: &Path, warning: &mut String) -> Result<Config, Failure> {
     load(path).or_else(|failure| {
-        let text = std::fs::read_to_string(path).ok();
+        let text = crate::config::read(path).ok();
         let sound = text.and_then(|text| mistakes::sound_for_ledger(path, &text, &environment));
         let config = sound.ok_or_else(|| Failure::new(failure.to_string()))?;
         *warning = format!("{failure}: this command does without; `tollgate check` tells all mistakes");

@@ -33,6 +33,33 @@ fn an_empty_file_means_the_defaults() {
     assert_eq!(config.body_memory, expected);
 }
 
+/// A start waited for ever for somebody to write into it.
+#[test]
+fn what_is_no_file_is_refused_and_not_waited_for() {
+    let folder = tempfile::tempdir().unwrap();
+    let pipe = folder.path().join("tollgate.yaml");
+    let made = std::process::Command::new("mkfifo").arg(&pipe).status().unwrap();
+    assert!(made.success());
+    let (told, tells) = std::sync::mpsc::channel();
+    let link = folder.path().join("link.yaml");
+    std::os::unix::fs::symlink(&pipe, &link).unwrap();
+    let paths = [pipe, link, "/dev/zero".into()];
+    std::thread::spawn(move || paths.map(|path| told.send(Config::load(&path)).unwrap()));
+    for _ in 0..3 {
+        let loaded = tells.recv_timeout(Duration::from_secs(10)).unwrap();
+        let error = loaded.unwrap_err();
+        assert!(error.problem.starts_with("it is no regular file"), "{error}");
+    }
+    // What a shell pipes has no name, and ends.
+    let (reader, mut writer) = std::io::pipe().unwrap();
+    std::io::Write::write_all(&mut writer, b"base_path: /x\n").unwrap();
+    drop(writer);
+    let path = format!("/proc/self/fd/{}", std::os::fd::AsRawFd::as_raw_fd(&reader));
+    assert_eq!(Config::load(Path::new(&path)).unwrap().base_path, "/x");
+    let is_folder = Config::load(folder.path()).unwrap_err();
+    assert!(is_folder.problem.contains("directory"), "{is_folder}");
+}
+
 #[test]
 fn the_longest_body_fits_in_the_memory_of_its_key() {
     let config = parse("body_bytes_max: 100000000").unwrap();

@@ -121,9 +121,7 @@ impl Reloader {
     }
 
     fn read(&self, old: &Config) -> Result<Snapshot, ConfigError> {
-        let text =
-            std::fs::read_to_string(&old.path).map_err(|error| ConfigError::new(&old.path, error.to_string()))?;
-        let config = Config::parse(&old.path, &text, &self.environment)?;
+        let config = Config::parse(&old.path, &crate::config::read(&old.path)?, &self.environment)?;
         let snapshot = Snapshot::load(config, &self.upstreams)?;
         self.upstreams.wait_for_names();
         Ok(snapshot)
