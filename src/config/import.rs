@@ -68,7 +68,7 @@ pub fn import(config: &Config, rules: &Path, source: &Path, list: &str, write: W
     };
     let mut imported = Imported::read(list, &rules).map_err(refused)?;
     let path = &config.catalogue;
-    let before = match std::fs::read_to_string(path) {
+    let before = match super::text_of(path) {
         Ok(text) => Some(text),
         Err(error) if error.kind() == ErrorKind::NotFound => None,
         Err(error) => return Err(ConfigError::new(path, error.to_string())),
@@ -127,8 +127,14 @@ fn replace(path: &Path, before: Option<&str>, text: &str, time: Option<SystemTim
     use std::io::Write as _;
     let place = place_of(path)?;
     // Another gateway or command may do the same at this moment, in another container under the same number of a process.
-    let fresh = place.with_extension(format!("{}.new", crate::clock::unique().simple()));
+    let name = crate::clock::unique().simple().to_string();
+    let fresh = place.with_extension(format!("{name}.new"));
     let mut file = File::create_new(&fresh)?;
+    // Says that this process lives. Where files cannot be locked, none is taken for left.
+    let _ = file.try_lock();
+    if let Ok(about) = file.metadata() {
+        remove_left(&place, (name.as_str(), about.uid()));
+    }
     let mut write = || {
         file.write_all(text.as_bytes())?;
         if let Ok(old) = std::fs::metadata(&place) {
@@ -138,7 +144,7 @@ fn replace(path: &Path, before: Option<&str>, text: &str, time: Option<SystemTim
             file.set_modified(time)?;
         }
         file.sync_all()?;
-        let is_as_before = match std::fs::read_to_string(&place) {
+        let is_as_before = match super::text_of(&place) {
             Ok(now) => before == Some(now.as_str()),
             Err(error) => before.is_none() && error.kind() == ErrorKind::NotFound,
         };
@@ -153,6 +159,46 @@ fn replace(path: &Path, before: Option<&str>, text: &str, time: Option<SystemTim
         let _ = std::fs::remove_file(&fresh);
     }
     written
+}
+
+/// Removes what processes that died in the middle of an import left beside the catalogue at `place`: regular files of the owner of the one that
+/// is made now, of its form of name, that were made a while before it and that nobody has locked. What cannot be looked at or removed stays.
+fn remove_left(place: &Path, (name, owner): (&str, u32)) {
+    let Some(now) = made_at(name) else { return };
+    let is_left = |path: &Path| {
+        let name = name_of_new(path, place);
+        let is_old = name
+            .and_then(made_at)
+            .is_some_and(|made| now.saturating_sub(made) > LEFT_AFTER_MS);
+        // Of the link itself, not of what it leads to.
+        let is_own = || {
+            path.symlink_metadata()
+                .is_ok_and(|about| about.is_file() && about.uid() == owner)
+        };
+        is_old && is_own() && File::open(path).is_ok_and(|file| file.try_lock().is_ok())
+    };
+    let folder = place.parent().filter(|folder| !folder.as_os_str().is_empty());
+    let Ok(entries) = std::fs::read_dir(folder.unwrap_or(Path::new("."))) else {
+        return;
+    };
+    for path in entries.flatten().map(|entry| entry.path()).filter(|path| is_left(path)) {
+        // Where that fails, it stays for the next import.
+        let _ = std::fs::remove_file(&path);
+    }
+}
+
+/// What makes the name of a new file of this catalogue unlike any other; none for a file of another form of name.
+fn name_of_new<'p>(path: &'p Path, place: &Path) -> Option<&'p str> {
+    let (name, stem) = (path.file_name()?.to_str()?, place.file_stem()?.to_str()?);
+    name.strip_prefix(stem)?.strip_prefix('.')?.strip_suffix(".new")
+}
+
+/// When such a name was given ([`crate::clock::unique`]), in milliseconds since 1970. None for another text.
+fn made_at(name: &str) -> Option<u64> {
+    let is_hex = |byte: u8| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte);
+    let is_unique = name.len() == 32 && name.bytes().all(is_hex) && name.as_bytes().get(12) == Some(&b'7');
+    let millis = name.get(..12).filter(|_| is_unique)?;
+    u64::from_str_radix(millis, 16).ok()
 }
 
 /// Where a file is, or is to be: a symbolic link stays, and what it leads to is replaced.
@@ -206,6 +252,9 @@ fn mode_of_own(mode: u32, (keeps_owner, keeps_group): (bool, bool)) -> Option<u3
     may_go.then_some(mode & !GROUP | (mode & 0o007) << 3)
 }
 
+/// So much older than the file that is made now, in milliseconds, is one that was left: a process has not locked its own at once, and earlier
+/// versions lock none.
+const LEFT_AFTER_MS: u64 = 60_000;
 const CHANGED: &str = "it was changed meanwhile: run it again";
 
 #[cfg(test)]

@@ -250,6 +250,49 @@ fn a_catalogue_that_was_changed_meanwhile_is_left_as_it_is() {
     assert_eq!((read_to_string(&path).unwrap().as_str(), files()), ("newer", 2));
 }
 
+/// A crash before the file took the catalogue's place left it there for good.
+#[test]
+fn what_a_crash_left_beside_the_catalogue_goes_with_the_next_import() {
+    const LEFT: &str = "0190a0b0c0d07e0f8a0b0c0d0e0f0a0b";
+    let place = Place::new();
+    let path = |name: &str| place.folder.path().join(name);
+    let young = format!("catalogue.{}.new", crate::clock::unique().simple());
+    let kept = [
+        young,
+        format!("other.{LEFT}.new"),
+        format!("catalogue.{LEFT}.old"),
+        format!("catalogue.{}.new", &LEFT[1..]),
+        format!("catalogue.{}.new", LEFT.to_uppercase()),
+        "catalogue.new".to_owned(),
+        "catalogue.mine.new".to_owned(),
+    ];
+    kept.iter().for_each(|name| write(path(name), "kept").unwrap());
+    // By their names these may be left too: a link, a folder, a file of another owner, and one of a process that lives.
+    let named = |digits: &str| format!("catalogue.{digits}{}.new", &LEFT[4..]);
+    let [link, folder, foreign, locked] = ["0180", "0181", "0182", "0183"].map(named);
+    symlink(path(&kept[1]), path(&link)).unwrap();
+    create_dir(path(&folder)).unwrap();
+    write(path(&locked), "kept").unwrap();
+    let living = File::open(path(&locked)).unwrap();
+    living.try_lock().unwrap();
+    write(path(&foreign), "kept").unwrap();
+    // Only root can give it away; for anybody else it is their own, and goes.
+    let is_foreign = chown(path(&foreign), Some(12_345), None).is_ok();
+    let left = format!("catalogue.{LEFT}.new");
+    write(path(&left), "models: [").unwrap();
+
+    assert!(place.import(&[("p/m0", USUAL)], Write::Yes).unwrap().written);
+    let is_there = |name: &String| path(name).symlink_metadata().is_ok();
+    assert!(!is_there(&left), "it is left for good");
+    for name in kept.iter().chain([&link, &folder, &locked]) {
+        assert!(is_there(name), "{name}");
+    }
+    assert_eq!(is_there(&foreign), is_foreign);
+    drop(living);
+    assert!(place.import(&[("p/m0", "0.000002")], Write::Yes).unwrap().written);
+    assert!(!is_there(&locked), "its process has ended");
+}
+
 /// A catalogue in a folder under version control, which the gateway's folder has a link to: the link became a file, and the next change in
 /// that folder was not seen.
 #[test]
