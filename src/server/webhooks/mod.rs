@@ -4,6 +4,7 @@
 //! another still has it, and what is left of it goes back into the ledger: who is still to be told, and when. A process that dies in between
 //! has told nobody, or has told somebody who is told again.
 
+mod known;
 mod ledger_time;
 mod message;
 mod receiver;
@@ -21,6 +22,7 @@ use std::time::Duration;
 use arc_swap::ArcSwap;
 use tokio::task::JoinSet;
 
+use self::known::KnownWebhooks;
 use self::ledger_time::LedgerTime;
 use self::receiver::Receiver;
 use self::telling::{LEASE_MS, Telling};
@@ -51,6 +53,8 @@ pub(crate) struct Dispatcher {
     pub(crate) telemetry: Arc<Telemetry>,
     /// By their url; those that were once configured are kept, for there are few.
     pub(crate) receivers: HashMap<String, Arc<Receiver>>,
+    /// Those that are configured.
+    pub(crate) known: KnownWebhooks,
     /// Nothing more is claimed, nobody is told again, and a look at keys ends.
     pub(crate) stops: Arc<AtomicBool>,
     /// When it was said last that events cannot be claimed.
@@ -76,6 +80,7 @@ impl Webhooks {
             clock: clock.clone(),
             telemetry: Arc::clone(telemetry),
             receivers: HashMap::new(),
+            known: KnownWebhooks::default(),
             stops: Arc::clone(&stops),
             unclaimed: Unclaimed::default(),
         };
@@ -117,6 +122,7 @@ impl Dispatcher {
                 return;
             };
             watch.look(&snapshot, (&self.ledger, &self.clock), &self.stops).await;
+            self.known.note(&snapshot.config.webhooks, self.ledger.now());
             if snapshot.config.webhooks.is_empty() {
                 // Since a reload: what was open then would go on ageing.
                 if looked.take().is_some() {
@@ -168,8 +174,11 @@ impl Dispatcher {
     /// An event that was claimed a moment ago, with whom it is to be told.
     fn telling(&mut self, event: Event, webhooks: &[Webhook]) -> Telling {
         let said = event.claimed.unwrap_or_else(|| self.ledger.now());
+        let receivers = self.receivers_of(&event, webhooks);
+        let mut urls = receivers.iter().map(|(delivery, _)| &delivery.url);
         Telling {
-            receivers: self.receivers_of(&event, webhooks),
+            was_awaited: urls.any(|url| self.known.was_known_at(url, &event)),
+            receivers,
             event,
             ledger: self.ledger.clone(),
             time: LedgerTime::new(&self.clock, said),

@@ -24,6 +24,8 @@ use crate::telemetry::deliveries::DeliveryOutcome;
 pub(super) struct Telling {
     pub(super) event: Event,
     pub(super) receivers: Vec<(Delivery, Arc<Receiver>)>,
+    /// This process knew of one of these when the event happened.
+    pub(super) was_awaited: bool,
     pub(super) ledger: Ledger,
     pub(super) time: LedgerTime,
     pub(super) telemetry: Arc<Telemetry>,
@@ -152,8 +154,9 @@ impl Telling {
         before.cloned().chain(progress.all.iter().map(Told::delivery)).collect()
     }
 
-    /// Whether it goes before every webhook has it that waits for it. One that was configured since is told what is left of the last three days,
-    /// and loses nothing of before; nor is anything lost with the operator's test.
+    /// Whether it goes before every webhook has it that waits for it: somebody began to tell that one, or it is known to have been configured when
+    /// the event happened. One that was configured since is told what is left of the last three days, and loses nothing of before; nor is anything
+    /// lost with the operator's test.
     fn is_dropped(&self) -> bool {
         let Event {
             kind,
@@ -162,7 +165,8 @@ impl Telling {
             ..
         } = &self.event;
         let waits = |url: &str| deliveries.iter().any(|known| !known.done && known.url == url);
-        *is_too_old && *kind != EventKind::Test && self.receivers.iter().any(|(delivery, _)| waits(&delivery.url))
+        let is_awaited = || self.was_awaited || self.receivers.iter().any(|(delivery, _)| waits(&delivery.url));
+        *is_too_old && *kind != EventKind::Test && is_awaited()
     }
 
     async fn settle(&self, deliveries: Vec<Delivery>, is_dropped: bool) -> Result<AdminReply, AdminError> {

@@ -184,6 +184,7 @@ impl Teller {
             clock: clock.clone(),
             telemetry: Arc::new(Telemetry::default()),
             receivers: HashMap::new(),
+            known: KnownWebhooks::default(),
             stops: Arc::default(),
             unclaimed: Unclaimed::default(),
         };

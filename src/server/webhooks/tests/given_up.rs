@@ -46,6 +46,35 @@ async fn an_event_that_a_webhook_did_not_get_for_three_days_counts_as_dropped() 
     }
 }
 
+/// It counted as given up alone, for nobody had begun to tell it.
+#[tokio::test]
+async fn an_event_that_nobody_began_to_tell_counts_as_dropped_where_its_webhook_was_there() {
+    let ((away, _socket), (added, _other)) = (unheard(), unheard());
+    let changed = Webhook {
+        events: vec![EventKind::CreditsAdded],
+        ..away.clone()
+    };
+    for (before, webhook, dropped, what) in [
+        (vec![away.clone()], &away, 1, "it was configured"),
+        (Vec::new(), &away, 0, "it was configured later"),
+        (vec![added], &away, 0, "another one was"),
+        (vec![away.clone()], &changed, 0, "it may have wanted no such event"),
+    ] {
+        let (folder, clock) = (tempfile::tempdir().unwrap(), Clock::manual(NOW));
+        let mut teller = Teller::start(&folder.path().join("ledger.db"), &clock);
+        teller.make_account().await;
+        teller.dispatcher.known.note(&before, NOW);
+        teller.post(1).await;
+        clock.advance(KEEP_MS + 1);
+        let webhooks = std::slice::from_ref(webhook);
+        teller.dispatcher.known.note(webhooks, clock.now());
+        teller = teller.look(webhooks, None, || unreachable!()).await;
+        assert_eq!(counted(&teller).await, (0, dropped), "{what}");
+        let [.., given_up] = teller.dispatcher.telemetry.deliveries.figures(clock.now().0).results;
+        assert_eq!(given_up, 1, "{what}");
+    }
+}
+
 #[tokio::test]
 async fn an_operators_test_that_nobody_got_is_not_dropped() {
     let ((away, _socket), clock) = (unheard(), Clock::manual(NOW));
