@@ -5,6 +5,7 @@ mod export;
 pub(super) mod pages;
 pub(super) mod receipts;
 mod reconcile;
+mod unreadable;
 pub(super) mod waiting;
 mod way;
 

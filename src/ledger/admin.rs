@@ -30,7 +30,7 @@ use crate::pure::money::Credits;
 use crate::pure::policy::DomainPattern;
 use crate::pure::receipt::Receipt;
 use crate::pure::spend::Reset;
-use crate::pure::time::{Days, Period};
+use crate::pure::time::{Day, Days, Period};
 
 /// One command.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -227,6 +227,9 @@ pub struct ReceiptPage {
     /// Receipts among them that cannot be read, and are left out.
     #[serde(default)]
     pub unreadable: u64,
+    /// On which UTC days these were billed, as far as that is known, and how many of each.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub unreadable_days: Vec<(Day, u64)>,
     /// Where one call was asked for that has no receipt yet: it runs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub running: Option<RunningCall>,
@@ -361,10 +364,15 @@ impl UsageQuery {
 }
 
 impl ReceiptPage {
-    /// One that stands here cannot be read: the others are shown all the same.
-    pub(super) fn tell_unreadable(&mut self, account: &AccountId, error: &StoreError) {
+    /// One that stands here, and was billed on that day, cannot be read: the others are shown all the same.
+    pub(super) fn tell_unreadable(&mut self, account: &AccountId, day: Option<Day>, error: &StoreError) {
         log::error!("a receipt of {account} is left out: {error}");
         self.unreadable = self.unreadable.saturating_add(1);
+        let Some(day) = day else { return };
+        match self.unreadable_days.iter_mut().find(|(known, _)| *known == day) {
+            Some((_, count)) => *count = count.saturating_add(1),
+            None => self.unreadable_days.push((day, 1)),
+        }
     }
 }
 

@@ -3,6 +3,7 @@
 use std::time::{Duration, Instant};
 
 use super::Way;
+use super::unreadable::Unreadable;
 use crate::cli::failure::Failure;
 use crate::clock::monotonic;
 use crate::config::{Config, Store};
@@ -16,7 +17,7 @@ pub(in crate::cli) struct Pages<'c> {
     config: &'c Config,
     access: Option<(Way, Instant)>,
     /// Receipts that could not be read so far.
-    unreadable: u64,
+    unreadable: Unreadable,
 }
 
 impl<'c> Pages<'c> {
@@ -24,12 +25,12 @@ impl<'c> Pages<'c> {
         Pages {
             config,
             access: None,
-            unreadable: 0,
+            unreadable: Unreadable::default(),
         }
     }
 
-    /// How many receipts of the pages that were read are left out there, since they cannot be read.
-    pub(super) fn unreadable(&self) -> u64 {
+    /// Receipts of the pages that were read that are left out there, since they cannot be read.
+    pub(super) fn unreadable(self) -> Unreadable {
         self.unreadable
     }
 
@@ -97,7 +98,7 @@ impl<'c> Pages<'c> {
             let AdminReply::Receipts(page) = self.ask(AdminOp::Receipts(query))? else {
                 return Err(Failure::wrong_reply());
             };
-            self.unreadable = self.unreadable.saturating_add(page.unreadable);
+            self.unreadable.add(account, &page);
             if page.unreadable > 0 {
                 log::warn!(
                     "{} receipts of {account} cannot be read and are left out",

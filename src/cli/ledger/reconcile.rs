@@ -10,6 +10,7 @@ use serde::Serialize;
 
 use super::export::{ExportError, read};
 use super::pages::Pages;
+use super::unreadable::{Unreadable, UnreadableOfDay};
 use crate::cli::arguments::day;
 use crate::cli::failure::Failure;
 use crate::cli::output::{Answer, Format, Show, counted, line, plain};
@@ -40,10 +41,12 @@ use crate::pure::time::{Day, Timestamp};
     reported none, than were billed\n  \
     unlisted   receipts of the provider, of calls that began and ended from --from to\n             \
     --to, that the export lacks; looked for when all three are given\n\n\
-    The exit status is 0 when all agree, and 1 when anything is listed or a receipt cannot\n\
-    be read. A row that cannot be read is an error. An export has 2,000,000 rows at most,\n\
-    which take about 700 MB; hold a larger one against the receipts in parts, such as a\n\
-    day each.")]
+    The exit status is 0 when all agree, and 1 when anything is listed. A receipt that\n\
+    cannot be read is listed with its account and, where it is known, the day on which it\n\
+    was billed; it does not count where that is before the day before --from, or more than\n\
+    a day after --to. A row that cannot be read is an error. An export has 2,000,000 rows\n\
+    at most, which take about 700 MB; hold a larger one against the receipts in parts, such\n\
+    as a day each.")]
 pub(in crate::cli) struct ReconcileArgs {
     /// The export; - for standard input
     file: PathBuf,
@@ -76,8 +79,7 @@ pub(super) fn run(args: &ReconcileArgs, config: &Config, format: Format) -> Resu
         Some(account) => vec![account.clone()],
         None => pages.accounts()?,
     };
-    // Nothing is resolved before it began, and the clocks of providers are not so wrong.
-    let begins = args.from.map(|from| from.start().plus_millis(-EARLIER_MILLIS));
+    let begins = args.begins();
     let mut read = 0u64;
     for account in &accounts {
         pages.receipts(account, None, u64::MAX, |page| {
@@ -93,11 +95,26 @@ pub(super) fn run(args: &ReconcileArgs, config: &Config, format: Format) -> Resu
     drop(progress);
     Ok(Answer {
         warnings: doubt.into_iter().collect(),
-        ..Answer::of(&Shown::of(all.finish(), pages.unreadable()), format)?
+        ..Answer::of(&Shown::of(all.finish(), args.counting(pages.unreadable())), format)?
     })
 }
 
 impl ReconcileArgs {
+    /// From when on receipts are looked at. Nothing is resolved before it began, and the clocks of providers are not so wrong.
+    fn begins(&self) -> Option<Timestamp> {
+        self.from.map(|from| from.start().plus_millis(-EARLIER_MILLIS))
+    }
+
+    /// Those of receipts that cannot be read that may be of a call of the export, and how many others there are.
+    fn counting(&self, unreadable: Unreadable) -> (Vec<UnreadableOfDay>, u64) {
+        let last = self.to.map(Day::next);
+        let is_outside = |day: Day| {
+            let is_before = self.begins().is_some_and(|begins| day.next().start() <= begins);
+            is_before || last.is_some_and(|last| day > last)
+        };
+        unreadable.counting(|day| day.is_none_or(|day| !is_outside(day)))
+    }
+
     fn scope(&self) -> Scope {
         let window = self.from.zip(self.to).map(|(from, to)| Window {
             from: from.start(),
@@ -155,8 +172,11 @@ struct Shown {
     receipts: u64,
     /// Those without the answer's own id, whose gateway ended before the call did.
     receipts_without_id: u64,
-    /// Receipts that cannot be read, whosever they are: no call of the export was looked for among them.
+    /// Receipts that cannot be read, whosever they are, and may be of these days: no call of the export was looked for among them.
     unreadable: u64,
+    unreadable_receipts: Vec<UnreadableOfDay>,
+    /// Those that were billed on other days.
+    unreadable_of_other_days: u64,
     /// When the oldest receipt was resolved that was looked at.
     oldest_receipt: Option<String>,
     matched: u64,
@@ -169,13 +189,16 @@ struct Shown {
 }
 
 impl Shown {
-    fn of(result: Reconciled, unreadable: u64) -> Shown {
+    fn of(result: Reconciled, (unreadable_receipts, unreadable_of_other_days): (Vec<UnreadableOfDay>, u64)) -> Shown {
+        let unreadable = UnreadableOfDay::sum(&unreadable_receipts);
         Shown {
             agrees: result.findings.is_empty() && unreadable == 0,
             rows: result.rows,
             receipts: result.receipts,
             receipts_without_id: result.unnamed,
             unreadable,
+            unreadable_receipts,
+            unreadable_of_other_days,
             oldest_receipt: result.oldest.map(|at: Timestamp| at.to_string()),
             matched: result.matched,
             missing: result.missing,
@@ -205,6 +228,9 @@ impl Show for Shown {
                 &mut text,
                 format_args!("unlisted   and {} more", counted(more, "receipt")),
             );
+        }
+        for of_day in &self.unreadable_receipts {
+            line(&mut text, format_args!("unreadable {}", of_day.said()));
         }
         if !text.is_empty() {
             text.push('\n');
@@ -244,6 +270,13 @@ impl Show for Shown {
             line(
                 &mut text,
                 format_args!("{unreadable} could not be read: what is missing may be among them"),
+            );
+        }
+        if self.unreadable_of_other_days > 0 {
+            let others = counted(self.unreadable_of_other_days, "receipt");
+            line(
+                &mut text,
+                format_args!("{others} of other days could not be read, and do not count"),
             );
         }
         text

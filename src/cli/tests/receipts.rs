@@ -1,5 +1,7 @@
 //! Receipts, and exports of providers that are held against them.
 
+mod unreadable;
+
 use super::*;
 use crate::pure::receipt::CallEnding;
 use crate::pure::time::Day;
@@ -259,27 +261,6 @@ fn an_export_that_does_not_names_what_differs_and_exits_1() {
         let said = calls.place.run(&format!("ledger reconcile {}", path.display())).stderr;
         assert_eq!(said, "error: the export and the receipts do not agree: 3 findings\n");
     }
-}
-
-#[test]
-fn receipts_that_cannot_be_read_end_no_account_and_are_no_agreement() {
-    let calls = Calls::told(false);
-    let sql = "UPDATE receipt_lists SET list = list || ?1
-               WHERE seq = (SELECT seq FROM receipt_lists ORDER BY at DESC, oldest DESC, seq DESC LIMIT 1)";
-    let file = rusqlite::Connection::open(calls.place.ledger()).unwrap();
-    // As many as a page has, newer than all that can be read.
-    assert_eq!(file.execute(sql, ["x\n".repeat(1_000)]).unwrap(), 1);
-    drop(file);
-    let (status, listed, sums) = calls.reconcile(AGREES, "");
-    for (name, expected) in [("receipts", 4), ("matched", 3), ("missing", 0), ("unreadable", 1_000)] {
-        assert_eq!(sums[name], expected, "{name}: {sums}");
-    }
-    assert_eq!((status, &sums["agrees"]), (1, &Value::from(false)));
-    let last = listed.last().unwrap();
-    assert_eq!(
-        last,
-        "1000 receipts could not be read: what is missing may be among them"
-    );
 }
 
 #[test]

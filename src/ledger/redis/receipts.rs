@@ -94,12 +94,13 @@ impl Shared {
                 return Ok(page);
             }
             for (place, receipt) in entries {
+                let day = day_of(&place);
                 before = Some(place);
                 looked_through += 1;
                 match receipt {
                     Ok(receipt) if query.is_met_by(&receipt) => page.receipts.push(receipt),
                     Ok(_) => {}
-                    Err(error) => page.tell_unreadable(&query.account, &error),
+                    Err(error) => page.tell_unreadable(&query.account, day, &error),
                 }
                 if page.receipts.len() == limit || looked_through == LOOKED_THROUGH_MAX {
                     page.next = before;
@@ -256,6 +257,12 @@ fn is_place(text: &str) -> bool {
     let number = |part: &str| part.parse::<u64>().is_ok();
     text.split_once('-')
         .is_some_and(|(time, count)| number(time) && number(count))
+}
+
+/// The day on which Redis took the entry at a place.
+fn day_of(place: &str) -> Option<Day> {
+    let (millis, _) = place.split_once('-')?;
+    millis.parse::<i64>().ok().map(|millis| Timestamp(millis).day())
 }
 
 /// Entries that are read at once: some hundred kilobytes.

@@ -42,6 +42,11 @@ fn an_entry_that_cannot_be_read_hides_no_other_and_is_found() {
     let account = "acme".parse().unwrap();
     let page = block_on(ledger.receipts(ReceiptQuery::newest(&account, 9))).unwrap();
     assert_eq!((page.receipts.len(), page.unreadable), (3, 1));
+    // By the entry's place, for what it says cannot be read.
+    let [(day, 1)] = page.unreadable_days[..] else {
+        panic!("{:?}", page.unreadable_days);
+    };
+    assert!(day >= page.receipts.first().unwrap().resolved.day());
     let one = page.receipts.first().unwrap().billed.id;
     assert!(block_on(ledger.receipt(&account, one)).unwrap().is_some());
     let [finding] = &audit(&ledger).findings[..] else {

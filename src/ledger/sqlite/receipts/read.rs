@@ -104,7 +104,9 @@ fn newest(connection: &Connection, query: &ReceiptQuery) -> Result<ReceiptPage, 
                 }
                 Ok(_) => false,
                 Err(error) => {
-                    page.tell_unreadable(account, &error);
+                    // A row has the receipts of one day.
+                    let [at, ..] = row_place;
+                    page.tell_unreadable(account, Some(Timestamp(at).day()), &error);
                     true
                 }
             };
@@ -185,7 +187,7 @@ fn find_in<'l>(
                 return true;
             }
             Ok(_) => {}
-            Err(error) => page.tell_unreadable(account, &error),
+            Err(error) => page.tell_unreadable(account, None, &error),
         }
     }
     false

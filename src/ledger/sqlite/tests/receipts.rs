@@ -303,5 +303,6 @@ fn a_byte_that_is_no_text_spoils_its_own_receipt_alone() {
     rig.change(&format!("UPDATE receipt_lists SET list = CAST(x'{hex}' AS TEXT)"));
     let page = rig.reader().page(&ReceiptQuery::newest(&acme(), 10)).unwrap();
     assert_eq!((page.receipts.len(), page.unreadable), (2, 1));
+    assert_eq!(page.unreadable_days, [(NOW.day(), 1)]);
     rig.reader().witness(NOW.day(), &mut Vec::new()).unwrap();
 }
