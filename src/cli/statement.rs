@@ -20,7 +20,8 @@ use crate::pure::time::Day;
 #[command(after_help = "Examples:\n  tollgate account statement acme\n  \
     tollgate account statement acme --from 2026-11-01 --to 2026-11-30 --csv > acme.csv\n\n\
     Opening balance + entries - debits = closing balance, to the last digit. At most 367\n\
-    days, and 20,000 entries and debits.")]
+    days, and 20,000 entries and debits. Today is that of this machine's clock: where it may\n\
+    not be the ledger's, as with --operator, name --to.")]
 pub(super) struct StatementArgs {
     /// The account's name
     name: AccountId,

@@ -32,7 +32,10 @@ use crate::pure::time::{Day, Days, Period};
     By end user the sums are of the receipts that are kept; at most 20,000 receipts and\n\
     1,000 end users are summed up.\n\n\
     With --all the accounts are read one after the other, while calls go on; the sums\n\
-    are of models, days or accounts."
+    are of models, days or accounts.\n\n\
+    A period ends today by the ledger's clock, and with --all, or where --to is left out, by\n\
+    this machine's. By end user the sums and the totals are asked for one after the other:\n\
+    over midnight they may be of other days. --from and --to name the same days for all."
 )]
 pub(super) struct UsageArgs {
     /// The account's name

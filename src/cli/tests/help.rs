@@ -65,6 +65,19 @@ fn each_example_of_the_help_can_be_typed() {
     }
 }
 
+/// By another clock than the ledger's they are other days.
+#[test]
+fn help_says_by_whose_clock_today_is() {
+    for words in ["usage", "account statement"] {
+        let help = tollgate(&format!("{words} --help")).stdout;
+        let help = help.split_whitespace().collect::<Vec<_>>().join(" ");
+        assert!(
+            help.contains("this machine's") && help.contains("the ledger's"),
+            "{words}: {help}"
+        );
+    }
+}
+
 #[test]
 fn wrong_usage_is_told_in_one_line_that_says_what_would_be_right() {
     for (words, says) in [
