@@ -260,9 +260,15 @@ fn checked_timeouts(raw: &RawTimeouts) -> Result<Timeouts, String> {
         0 => Ok(None),
         value => millis(name, value).map(Some),
     };
+    let first_byte = millis("first_byte_ms", raw.first_byte_ms)?;
+    let whole_first_byte = raw
+        .whole_first_byte_ms
+        .map(|value| millis("whole_first_byte_ms", value))
+        .transpose()?;
     Ok(Timeouts {
         connect: millis("connect_ms", raw.connect_ms)?,
-        first_byte: millis("first_byte_ms", raw.first_byte_ms)?,
+        first_byte,
+        whole_first_byte: whole_first_byte.unwrap_or(first_byte),
         idle: millis("idle_ms", raw.idle_ms)?,
         comment: or_never("comment_ms", raw.comment_ms)?,
         first_event: or_never("first_event_ms", raw.first_event_ms)?,

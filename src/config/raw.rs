@@ -92,6 +92,7 @@ pub(super) struct RawTier {
 pub(super) struct RawTimeouts {
     pub(super) connect_ms: u64,
     pub(super) first_byte_ms: u64,
+    pub(super) whole_first_byte_ms: Option<u64>,
     pub(super) idle_ms: u64,
     pub(super) comment_ms: u64,
     pub(super) first_event_ms: u64,
@@ -108,6 +109,7 @@ impl Default for RawTimeouts {
         RawTimeouts {
             connect_ms: 3_000,
             first_byte_ms: 120_000,
+            whole_first_byte_ms: None,
             idle_ms: 60_000,
             comment_ms: 15_000,
             first_event_ms: 1_000,

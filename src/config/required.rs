@@ -57,9 +57,10 @@ const STATED: [&str; 8] = [
     "catalogue_refresh",
     "traces",
 ];
-const STATED_OF_PARTS: [(&str, &[&str]); 2] = [
+const STATED_OF_PARTS: [(&str, &[&str]); 3] = [
     ("receipts", &["files", "keep_days", "bytes_max"]),
     ("catalogue_refresh", &["rules"]),
+    ("timeouts", &["whole_first_byte_ms"]),
 ];
 const STATED_OF_TIERS: [&str; 4] = ["rpm", "tpm", "concurrency", "monthly_quota"];
 const STATED_OF_PROVIDERS: [&str; 5] = [

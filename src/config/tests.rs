@@ -24,6 +24,7 @@ fn an_empty_file_means_the_defaults() {
     assert_eq!(config.whole_answer_bytes_max, 8 << 20);
     assert_eq!(config.gathered_bytes_max, 256 << 20);
     assert_eq!(config.timeouts.whole_gather, Duration::from_secs(10));
+    assert_eq!(config.timeouts.whole_first_byte, Duration::from_secs(120));
     assert_eq!(config.timeouts.first_event, Some(Duration::from_secs(1)));
     let expected = BodyMemoryLimits {
         total: 1 << 30,
@@ -58,6 +59,16 @@ fn what_is_no_file_is_refused_and_not_waited_for() {
     assert_eq!(Config::load(Path::new(&path)).unwrap().base_path, "/x");
     let is_folder = Config::load(folder.path()).unwrap_err();
     assert!(is_folder.problem.contains("directory"), "{is_folder}");
+}
+
+#[test]
+fn whole_answers_begin_within_the_time_of_streams_unless_they_have_their_own() {
+    let times = |text: &str| {
+        let timeouts = parse(text).unwrap().timeouts;
+        (timeouts.first_byte.as_millis(), timeouts.whole_first_byte.as_millis())
+    };
+    assert_eq!(times("timeouts: { first_byte_ms: 30000 }"), (30_000, 30_000));
+    assert_eq!(times("timeouts: { whole_first_byte_ms: 600000 }"), (120_000, 600_000));
 }
 
 #[test]
@@ -188,6 +199,11 @@ fn each_mistake_names_its_key() {
         ),
         ("gathered_bytes_max: 68719476737", "gathered_bytes_max"),
         ("timeouts: { whole_gather_ms: 0 }", "timeouts.whole_gather_ms"),
+        ("timeouts: { whole_first_byte_ms: 0 }", "timeouts.whole_first_byte_ms"),
+        (
+            "timeouts: { whole_first_byte_ms: }",
+            "timeouts: whole_first_byte_ms: it has no value",
+        ),
         ("timeouts: { first_event_ms: 86400001 }", "timeouts.first_event_ms"),
         ("drain_seconds: 86401", "drain_seconds: 86401 is not from 0 to 86400"),
         ("unready_seconds: 3601", "unready_seconds: 3601 is not from 0 to 3600"),

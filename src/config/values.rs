@@ -208,8 +208,10 @@ pub struct TierRules {
 pub struct Timeouts {
     /// Until a TCP connection to an upstream stands; with TLS it may take twice as long in all.
     pub connect: Duration,
-    /// Until the upstream's answer begins.
+    /// Until the upstream's answer begins, where it is a stream.
     pub first_byte: Duration,
+    /// The same where it is not: providers commonly send nothing of it before it is finished.
+    pub whole_first_byte: Duration,
     /// Between two pieces of the upstream's answer.
     pub idle: Duration,
     /// The idle time of an upstream after which its stream gets a comment; none: never.

@@ -204,8 +204,12 @@ impl Carried for Tollgate {
 
     fn time_limits(&self, ctx: &Self::CTX) -> TimeLimits {
         let timeouts = ctx.snapshot.config.timeouts;
+        let first_byte = match ctx.is_streamed() {
+            true => timeouts.first_byte,
+            false => timeouts.whole_first_byte,
+        };
         TimeLimits {
-            first_byte: Some(timeouts.first_byte),
+            first_byte: Some(first_byte),
             idle: Some(timeouts.idle),
             end: Some(STREAM_END_MAX),
             comment: timeouts.comment,

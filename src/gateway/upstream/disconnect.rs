@@ -13,6 +13,7 @@ use pingora::{Error, ErrorType, Result};
 use super::drain_permit::DrainPermit;
 use crate::config::OnDisconnect;
 use crate::gateway::context::{Answer, Call, Ctx};
+use crate::pure::request_body::ResponseMode;
 
 /// The client of a call has left: for how long its upstream is read on, none to close it. `head_came`: the head of its answer has come
 /// and was decided on.
@@ -23,8 +24,12 @@ pub(in crate::gateway) fn client_left(ctx: &mut Ctx, head_came: bool) -> Option<
     // The place of a call that waited for its head is another's now.
     call.read_on = None;
     let account = &call.admission.as_ref()?.caller.account.id;
+    let first_byte = match call.body.mode() {
+        ResponseMode::Stream => timeouts.first_byte,
+        ResponseMode::Whole => timeouts.whole_first_byte,
+    };
     let (permit, within) = match (head_came, &call.answer) {
-        (false, _) => (DrainPermit::to_wait(account), timeouts.first_byte),
+        (false, _) => (DrainPermit::to_wait(account), first_byte),
         (true, Answer::Refusal(_)) => (DrainPermit::to_drain(account), REFUSAL_MAX),
         (true, _) if is_read_on(call) => (DrainPermit::to_drain(account), timeouts.disconnect_drain),
         (true, _) => return None,
