@@ -103,11 +103,7 @@ impl UpstreamSession {
                 }
             }
             HttpSession::H2(session) => {
-                session.write_request_header(head, false).map_err(|mut error| {
-                    // Nothing was sent: the connection ended a moment ago.
-                    error.set_retry(true);
-                    error.into_up()
-                })?;
+                session.write_request_header(head, false).map_err(unsent)?;
                 let timeout = session.write_timeout;
                 let mut writer = session
                     .take_request_body_writer()
@@ -220,6 +216,19 @@ impl UpstreamSession {
     }
 }
 
+/// Why nothing of a request was sent over HTTP/2: its connection ended a moment ago, and the request can be sent over another; or the head
+/// is none that HTTP/2 takes, which is a mistake of ours and would be refused again.
+fn unsent(mut error: Box<Error>) -> Box<Error> {
+    let cause = error.root_cause().downcast_ref::<h2::Error>();
+    // Of all errors of `h2` only those of its user have neither.
+    if !cause.is_some_and(|cause| cause.is_io() || cause.reason().is_some()) {
+        error.set_retry(false);
+        return error.into_in();
+    }
+    error.set_retry(true);
+    error.into_up()
+}
+
 /// Whether an answer's body comes in chunks.
 fn is_chunked(session: &Http1) -> bool {
     session
@@ -296,4 +305,28 @@ pub(super) fn name_authority(request: &mut RequestHeader, is_tls: bool) -> Resul
 
 fn unknown<T>() -> Result<T> {
     Error::e_explain(ErrorType::InternalError, "an upstream of an unknown protocol")
+}
+
+#[cfg(test)]
+mod tests {
+    use pingora::ErrorSource;
+
+    use super::*;
+
+    fn unsent_for(cause: h2::Error) -> (bool, ErrorSource) {
+        let error = unsent(Error::because(ErrorType::H2Error, "while sending request", cause));
+        (error.retry(), error.esource().clone())
+    }
+
+    /// It was sent again over another connection, and told to be a failure of a provider that had seen nothing of it.
+    #[tokio::test]
+    async fn a_head_that_http2_does_not_take_is_a_mistake_of_ours() {
+        let (near, _far) = tokio::io::duplex(1 << 16);
+        let (mut requests, _connection) = h2::client::handshake(near).await.unwrap();
+        let head = http::Request::post("https://far.example/").header("keep-alive", "timeout=5");
+        let refused = requests.send_request(head.body(()).unwrap(), true).unwrap_err();
+        assert_eq!(unsent_for(refused), (false, ErrorSource::Internal));
+        let ended = h2::Error::from(h2::Reason::NO_ERROR);
+        assert_eq!(unsent_for(ended), (true, ErrorSource::Upstream));
+    }
 }

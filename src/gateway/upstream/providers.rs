@@ -261,15 +261,19 @@ fn uri(base: &BaseUrl, path: &str) -> Result<Uri, String> {
         .map_err(|_| format!("base_url: {path:?} is no path of a request"))
 }
 
-/// The headers of each request: ours, and the configuration's own. Those that the request's framing and authority rest on cannot be
-/// among these.
+/// The headers of each request: ours, and the configuration's own. Those that the request's framing and authority rest on, and
+/// those of one connection, of which HTTP/2 has none, cannot be among these.
 fn headers(provider: &Provider, accept: HeaderValue) -> Result<HeaderMap, String> {
-    const OURS: [&str; 7] = [
+    const OURS: [&str; 11] = [
         "host",
         "content-length",
         "content-type",
         "transfer-encoding",
         "connection",
+        "keep-alive",
+        "proxy-connection",
+        "upgrade",
+        "te",
         "accept-encoding",
         "expect",
     ];
@@ -375,5 +379,17 @@ mod tests {
         let third = load("b.example");
         assert_eq!(known(), ["b.example"]);
         assert!(Arc::ptr_eq(&second["main"].host, &third["main"].host));
+    }
+
+    /// Each request that had one failed at a provider that speaks HTTP/2.
+    #[test]
+    fn a_header_of_one_connection_cannot_be_set() {
+        for name in ["connection", "Keep-Alive", "proxy-connection", "te", "upgrade"] {
+            let provider = format!("p: {{ base_url: \"http://a\", headers: {{ {name}: x }} }}");
+            let text = format!("providers: {{ {provider} }}");
+            let config = Config::parse(Path::new("t.yaml"), &text, &|_| None).unwrap();
+            let problem = format!("providers.p: headers: {name:?} cannot be set");
+            assert_eq!(problems(&config), [problem]);
+        }
     }
 }
