@@ -29,7 +29,7 @@ pub trait Carried: ProxyHttp {
         TimeLimits::default()
     }
 
-    /// Whether the next attempt is not to use a connection that has waited in the pool.
+    /// Whether the next attempt is to be made over a new connection.
     fn wants_fresh_connection(&self, _ctx: &Self::CTX) -> bool {
         false
     }

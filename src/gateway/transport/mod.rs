@@ -92,14 +92,14 @@ impl Transport {
     {
         let is_fresh = plugin.wants_fresh_connection(ctx);
         // Whether the client is there or not: that a target cannot be reached is found out by clients of any patience.
-        let connected = match self.connections.connect(peer, is_fresh).await {
+        let mut connected = match self.connections.connect(peer, is_fresh).await {
             Ok(connected) => connected,
             Err(error) => {
                 let error = plugin.fail_to_connect(session, peer, ctx, error.into_up());
                 return Err(error.into_up());
             }
         };
-        let is_reused = connected.is_reused;
+        let (is_reused, silence) = (connected.is_reused, connected.silence.take());
         let mut upstream = UpstreamSession::new(connected, peer);
         let (fd, digest) = (upstream.fd(), upstream.digest());
         let exchanged = match plugin
@@ -113,6 +113,8 @@ impl Transport {
             Err(error) => Err(error),
         };
         let failed = exchanged.err();
+        // One over HTTP/2 that had other requests, or was heard since, worked when this one came.
+        let had_waited = is_reused && (!upstream.is_http2() || silence.is_some_and(|silence| silence.lasts()));
         let mut is_silent = false;
         if let Some(error) = &failed {
             is_silent = has_timed_out(error);
@@ -132,7 +134,7 @@ impl Transport {
         }
         match failed {
             None => Ok(()),
-            Some(error) => Err(plugin.error_while_proxy(peer, session, error, ctx, is_reused)),
+            Some(error) => Err(plugin.error_while_proxy(peer, session, error, ctx, had_waited)),
         }
     }
 }

@@ -3,7 +3,7 @@
 use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Poll};
 
 use pingora::protocols::Stream;
@@ -12,13 +12,34 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 /// A connection that tells whether anything was read from it.
 pub(super) struct Heard {
     inner: Stream,
-    heard: Arc<AtomicBool>,
+    reads: Arc<AtomicUsize>,
 }
 
 impl Heard {
-    /// `heard` is set by each read that brings something.
-    pub(super) fn new(inner: Stream, heard: Arc<AtomicBool>) -> Heard {
-        Heard { inner, heard }
+    /// `reads` counts the reads that bring something, modulo 2^64.
+    pub(super) fn new(inner: Stream, reads: Arc<AtomicUsize>) -> Heard {
+        Heard { inner, reads }
+    }
+}
+
+/// Whether anything was read from a connection since a moment of its life.
+pub(crate) struct Silence {
+    reads: Arc<AtomicUsize>,
+    before: usize,
+}
+
+impl Silence {
+    /// Since now, by the count of reads that [`Heard`] keeps.
+    pub(super) fn begin(reads: &Arc<AtomicUsize>) -> Silence {
+        Silence {
+            reads: Arc::clone(reads),
+            before: reads.load(Ordering::Relaxed),
+        }
+    }
+
+    /// Whether nothing was.
+    pub(crate) fn lasts(&self) -> bool {
+        self.reads.load(Ordering::Relaxed) == self.before
     }
 }
 
@@ -31,7 +52,7 @@ impl AsyncRead for Heard {
         let before = buffer.filled().len();
         let read = Pin::new(&mut self.inner).poll_read(context, buffer);
         if buffer.filled().len() > before {
-            self.heard.store(true, Ordering::Relaxed);
+            self.reads.fetch_add(1, Ordering::Relaxed);
         }
         match read {
             // TLS without its close. A stream says itself where it ends, so nothing can be missing without a word.

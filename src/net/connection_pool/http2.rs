@@ -19,7 +19,7 @@ use pingora::upstreams::peer::{HttpPeer, Peer as _};
 use pingora::{ErrorType, OkOrErr, OrErr, Result};
 use tokio::sync::watch;
 
-use super::heard::Heard;
+use super::heard::{Heard, Silence};
 use crate::net::error_text::{ErrorText, http2_reason};
 use crate::net::hash_map::ByHash;
 
@@ -67,15 +67,18 @@ struct Open {
     idle_max: Duration,
     /// Since when it was seen to have none.
     idle_since: Mutex<Option<Instant>>,
+    /// Reads that brought something.
+    reads: Arc<AtomicUsize>,
 }
 
 impl Http2 {
-    /// A stream of a connection that there is. None where each has as many as it takes.
-    pub(super) async fn stream(&self, peer: u64) -> Option<Http2Session> {
+    /// A stream of a connection that there is; and of one that had no other, whether anything was heard since. None where each has as many as
+    /// it takes.
+    pub(super) async fn stream(&self, peer: u64) -> Option<(Http2Session, Option<Silence>)> {
         for _ in 0..TRIED_MAX {
-            let promised = self.promise(peer)?;
+            let (promised, silence) = self.promise(peer)?;
             match promised.0.connection.spawn_stream().await {
-                Ok(Some(stream)) => return Some(stream),
+                Ok(Some(stream)) => return Some((stream, silence)),
                 // It ends, or has as many as it takes.
                 Ok(None) => {}
                 // It has ended, perhaps with an error (GOAWAY) while its last streams go on. Nothing was sent.
@@ -136,13 +139,15 @@ impl Http2 {
         drop(stream);
     }
 
-    /// A connection that has room for one more stream, which stays promised until what is returned is dropped.
-    fn promise(&self, peer: u64) -> Option<Promised> {
+    /// A connection that has room for one more stream, which stays promised until what is returned is dropped; and its silence, if it has
+    /// no other.
+    fn promise(&self, peer: u64) -> Option<(Promised, Option<Silence>)> {
         let connections = self.lock();
         let open = connections.by_peer.get(&peer)?.iter().find(|open| open.has_room())?;
-        open.promised.fetch_add(1, Ordering::Relaxed);
+        let is_idle = open.promised.fetch_add(1, Ordering::Relaxed) == 0 && open.connection.is_idle();
         *open.idle_since.lock().unwrap_or_else(PoisonError::into_inner) = None;
-        Some(Promised(Arc::clone(open)))
+        let silence = is_idle.then(|| Silence::begin(&open.reads));
+        Some((Promised(Arc::clone(open)), silence))
     }
 
     /// Forgets those that have ended, and those that had no stream for too long, which end by it. Whether none is left.
@@ -205,7 +210,7 @@ async fn open(stream: Stream, peer: &HttpPeer, idle_max: Duration, times: Times)
         proxy_digest: stream.get_proxy_digest(),
         socket_digest: stream.get_socket_digest(),
     };
-    let heard = Arc::new(AtomicBool::new(false));
+    let reads = Arc::<AtomicUsize>::default();
     let options = &peer.options;
     let streams_max = options.max_h2_streams;
     let mut builder = Builder::new();
@@ -225,7 +230,7 @@ async fn open(stream: Stream, peer: &HttpPeer, idle_max: Duration, times: Times)
         builder.initial_connection_window_size(bytes);
     }
     let begun = builder
-        .handshake::<_, Bytes>(Heard::new(stream, Arc::clone(&heard)))
+        .handshake::<_, Bytes>(Heard::new(stream, Arc::clone(&reads)))
         .await;
     let (requests, connection) = begun.or_err(ErrorType::HandshakeError, "HTTP/2")?;
     let (closes, closed) = watch::channel(false);
@@ -234,7 +239,7 @@ async fn open(stream: Stream, peer: &HttpPeer, idle_max: Duration, times: Times)
     let life = Life {
         is_silent: Arc::clone(&is_silent),
         is_settled: Arc::clone(&is_settled),
-        heard,
+        reads: Arc::clone(&reads),
         closes,
         times,
     };
@@ -249,6 +254,7 @@ async fn open(stream: Stream, peer: &HttpPeer, idle_max: Duration, times: Times)
         promised: AtomicUsize::new(0),
         idle_max,
         idle_since: Mutex::default(),
+        reads,
     })
 }
 
@@ -257,8 +263,8 @@ struct Life {
     /// The upstream was silent for too long: all streams fail.
     is_silent: Arc<AtomicBool>,
     is_settled: Arc<AtomicBool>,
-    /// Something was read since it was last looked at.
-    heard: Arc<AtomicBool>,
+    /// Reads that brought something.
+    reads: Arc<AtomicUsize>,
     closes: watch::Sender<bool>,
     times: Times,
 }
@@ -286,6 +292,7 @@ impl Life {
         let Some(mut pings) = pings else {
             return std::future::pending().await;
         };
+        let mut silence = Silence::begin(&self.reads);
         loop {
             if pings.send_ping(Ping::opaque()).is_err() {
                 // It has ended, which its own future tells.
@@ -296,16 +303,16 @@ impl Life {
                 match tokio::time::timeout(self.times.pong_within, answered.as_mut()).await {
                     Ok(Ok(_)) => break,
                     Ok(Err(_)) => return std::future::pending().await,
-                    Err(_) if self.heard.swap(false, Ordering::Relaxed) => {}
-                    Err(_) => return,
+                    Err(_) if silence.lasts() => return,
+                    Err(_) => silence = Silence::begin(&self.reads),
                 }
             }
             // SETTINGS are the first thing that an upstream sends (RFC 9113 section 3.4).
             self.is_settled.store(true, Ordering::Relaxed);
             loop {
-                self.heard.store(false, Ordering::Relaxed);
+                silence = Silence::begin(&self.reads);
                 tokio::time::sleep(self.times.ping_after).await;
-                if !self.heard.load(Ordering::Relaxed) {
+                if silence.lasts() {
                     break;
                 }
             }

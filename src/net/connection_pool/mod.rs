@@ -19,6 +19,7 @@ use pingora::protocols::{IO, Stream};
 use pingora::upstreams::peer::{HttpPeer, Peer as _};
 use pingora::{Error, ErrorType, OkOrErr, Result};
 
+use self::heard::Silence;
 use self::http2::Http2;
 use self::idle::Idle;
 use super::bounded_stream::{BoundedStream, upstream_io_of};
@@ -47,8 +48,10 @@ struct Http1Peer {
 /// A connection, for one request.
 pub(crate) struct Connected {
     pub(crate) session: HttpSession,
-    /// Whether it had waited in the pool.
+    /// Whether it was there before: over HTTP/1 it had waited in the pool, over HTTP/2 it may have had other requests.
     pub(crate) is_reused: bool,
+    /// Over HTTP/2, of a connection that was there and had no other request: whether anything has come over it since.
+    pub(crate) silence: Option<Silence>,
     /// What it tells beside the session. Over HTTP/2 there is none.
     pub(crate) io: Option<Arc<UpstreamIo>>,
 }
@@ -65,13 +68,13 @@ impl Default for ConnectionPool {
 }
 
 impl ConnectionPool {
-    /// A connection; `is_fresh`: not one over HTTP/1 that has waited.
+    /// A connection; `is_fresh`: a new one.
     ///
     /// # Errors
     /// When none can be made in the time that `peer` gives.
     pub(crate) async fn connect(&self, peer: &HttpPeer, is_fresh: bool) -> Result<Connected> {
         if self.may_be_http2(peer) {
-            return Box::pin(self.negotiated(peer)).await;
+            return Box::pin(self.negotiated(peer, is_fresh)).await;
         }
         let waited = if is_fresh {
             None
@@ -105,15 +108,16 @@ impl ConnectionPool {
         self.prefer_http1(peer, within);
     }
 
-    /// A connection to a peer that is offered HTTP/2.
-    async fn negotiated(&self, peer: &HttpPeer) -> Result<Connected> {
-        let over_http2 = |stream, is_reused| Connected {
+    /// A connection to a peer that is offered HTTP/2; `is_fresh`: a new one.
+    async fn negotiated(&self, peer: &HttpPeer, is_fresh: bool) -> Result<Connected> {
+        let over_http2 = |stream, is_reused, silence| Connected {
             session: HttpSession::H2(stream),
             is_reused,
+            silence,
             io: None,
         };
-        if let Some(stream) = self.http2.stream(peer.reuse_hash()).await {
-            return Ok(over_http2(stream, true));
+        if !is_fresh && let Some((stream, silence)) = self.http2.stream(peer.reuse_hash()).await {
+            return Ok(over_http2(stream, true, silence));
         }
         let stream = self.connector.new_stream(peer).await?;
         let is_http2 = match stream.selected_alpn_proto() {
@@ -123,10 +127,8 @@ impl ConnectionPool {
         };
         if is_http2 {
             let idle_max = peer.idle_timeout().unwrap_or(IDLE_MAX);
-            return Ok(over_http2(
-                self.http2.first_stream(stream, peer, idle_max).await?,
-                false,
-            ));
+            let stream = self.http2.first_stream(stream, peer, idle_max).await?;
+            return Ok(over_http2(stream, false, None));
         }
         // Offered both, it chose HTTP/1.
         self.prefer_http1(peer, HTTP1_CHOSEN);
@@ -229,6 +231,7 @@ fn connected(stream: Stream, is_reused: bool, peer: &HttpPeer) -> Connected {
     Connected {
         session: HttpSession::H1(Http1::new_with_options(stream, peer)),
         is_reused,
+        silence: None,
         io,
     }
 }

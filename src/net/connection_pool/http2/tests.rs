@@ -4,10 +4,13 @@ use std::sync::atomic::AtomicU32;
 
 use futures::FutureExt as _;
 use pingora::http::RequestHeader;
+use pingora::protocols::ALPN;
+use pingora::protocols::http::client::HttpSession;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::net::{TcpListener, TcpStream};
 
+use super::super::ConnectionPool;
 use super::*;
 
 const LONG: Duration = Duration::from_secs(60);
@@ -95,6 +98,14 @@ async fn connected_within(times: Times) -> (Arc<Http2>, HttpPeer, Http2Session, 
     (pool, peer, first, far)
 }
 
+impl Http2 {
+    /// A stream of a connection that there is.
+    async fn next_stream(&self, peer: u64) -> Option<Http2Session> {
+        let (stream, _) = self.stream(peer).await?;
+        Some(stream)
+    }
+}
+
 /// Sends a request without a body.
 fn ask(stream: &mut Http2Session) {
     let mut head = RequestHeader::build("POST", b"/", None).unwrap();
@@ -114,18 +125,18 @@ async fn a_connection_is_shared_once_its_upstream_has_said_how_many_streams_it_t
     let (pool, peer, mut first, mut far) = connected().await;
     let peer = peer.reuse_hash();
     ask(&mut first);
-    assert!(pool.stream(peer).await.is_none(), "nothing is known of it");
+    assert!(pool.next_stream(peer).await.is_none(), "nothing is known of it");
     far.settings(2).await;
     far.head(1).await;
     first.read_response_header().await.unwrap();
     pool.release(first, peer, false);
-    let second = pool.stream(peer).await.unwrap();
-    let third = pool.stream(peer).await.unwrap();
-    assert!(pool.stream(peer).await.is_none(), "it takes two");
+    let second = pool.next_stream(peer).await.unwrap();
+    let third = pool.next_stream(peer).await.unwrap();
+    assert!(pool.next_stream(peer).await.is_none(), "it takes two");
     drop(second);
-    assert!(pool.stream(peer).await.is_some());
+    assert!(pool.next_stream(peer).await.is_some());
     drop(third);
-    assert!(pool.stream(1).await.is_none(), "another peer");
+    assert!(pool.next_stream(1).await.is_none(), "another peer");
 }
 
 #[tokio::test]
@@ -139,7 +150,7 @@ async fn what_comes_late_for_streams_that_were_left_ends_no_other() {
     settled.store(true, Ordering::Relaxed);
     let left: Vec<u32> = (0..200).map(|number| 3 + 2 * number).collect();
     for number in &left {
-        let mut stream = pool.stream(peer).await.unwrap();
+        let mut stream = pool.next_stream(peer).await.unwrap();
         ask_for_head(&mut stream, *number, &mut far).await;
         pool.release(stream, peer, false);
     }
@@ -153,7 +164,7 @@ async fn what_comes_late_for_streams_that_were_left_ends_no_other() {
     }
     far.frame(DATA, END_STREAM, 1, b"whole").await;
     assert_eq!(victim.read_response_body().await.unwrap().unwrap(), "whole");
-    assert!(pool.stream(peer).await.is_some(), "and it is used again");
+    assert!(pool.next_stream(peer).await.is_some(), "and it is used again");
 }
 
 #[tokio::test]
@@ -176,7 +187,7 @@ async fn an_upstream_that_says_something_is_there_and_one_that_says_nothing_is_n
     }
     assert_eq!(far.pings.load(Ordering::Relaxed), 1, "the first, which has no answer");
     assert!(stream.read_response_body().await.is_err());
-    assert!(pool.stream(peer.reuse_hash()).await.is_none());
+    assert!(pool.next_stream(peer.reuse_hash()).await.is_none());
     assert!(pool.sweep(crate::clock::monotonic()), "it is forgotten");
 }
 
@@ -187,14 +198,14 @@ async fn what_came_while_the_process_was_stopped_was_heard() {
     let mut connections = Vec::new();
     for _ in 0..32 {
         let (near, far) = tokio::io::duplex(1 << 16);
-        let heard = Arc::new(AtomicBool::new(false));
-        let near = Heard::new(Box::new(near), Arc::clone(&heard));
+        let reads = Arc::<AtomicUsize>::default();
+        let near = Heard::new(Box::new(near), Arc::clone(&reads));
         let (requests, connection) = Builder::new().handshake::<_, Bytes>(near).await.unwrap();
         let is_silent = Arc::new(AtomicBool::new(false));
         let life = Life {
             is_silent: Arc::clone(&is_silent),
             is_settled: Arc::default(),
-            heard,
+            reads,
             closes: watch::channel(false).0,
             times: Times {
                 pong_within: within,
@@ -230,7 +241,7 @@ async fn one_without_streams_is_closed_in_time() {
     pool.release(stream, peer.reuse_hash(), false);
     assert!(!pool.sweep(now));
     assert!(!pool.sweep(now + LONG / 2));
-    let used = pool.stream(peer.reuse_hash()).await.unwrap();
+    let used = pool.next_stream(peer.reuse_hash()).await.unwrap();
     assert!(!pool.sweep(now + LONG));
     drop(used);
     assert!(!pool.sweep(now + LONG), "it was used since");
@@ -245,11 +256,57 @@ async fn one_on_which_an_upstream_was_silent_gets_no_other_request() {
     far.settings(10).await;
     ask_for_head(&mut stream, 1, &mut far).await;
     pool.release(stream, peer, false);
-    let mut first = pool.stream(peer).await.unwrap();
-    let second = pool.stream(peer).await.unwrap();
+    let mut first = pool.next_stream(peer).await.unwrap();
+    let second = pool.next_stream(peer).await.unwrap();
     ask_for_head(&mut first, 3, &mut far).await;
     pool.release(second, peer, true);
-    assert!(pool.stream(peer).await.is_none());
+    assert!(pool.next_stream(peer).await.is_none());
     far.frame(DATA, END_STREAM, 3, b"whole").await;
     assert_eq!(first.read_response_body().await.unwrap().unwrap(), "whole");
+}
+
+/// Each stream but a connection's first counted as one of a connection that had waited, also among many others.
+#[tokio::test]
+async fn a_connection_is_silent_that_had_no_other_stream_until_something_is_heard() {
+    let (pool, peer, mut stream, mut far) = connected().await;
+    let peer = peer.reuse_hash();
+    far.settings(10).await;
+    ask_for_head(&mut stream, 1, &mut far).await;
+    pool.lock().by_peer[&peer][0].is_settled.store(true, Ordering::Relaxed);
+    let (beside, silence) = pool.stream(peer).await.unwrap();
+    assert!(silence.is_none(), "it had another stream");
+    pool.release(stream, peer, false);
+    pool.release(beside, peer, false);
+    let (mut alone, silence) = pool.stream(peer).await.unwrap();
+    let silence = silence.unwrap();
+    assert!(silence.lasts());
+    let (mut second, none) = pool.stream(peer).await.unwrap();
+    assert!(none.is_none());
+    // What was taken and not asked has no number.
+    ask_for_head(&mut alone, 3, &mut far).await;
+    assert!(!silence.lasts());
+    ask_for_head(&mut second, 5, &mut far).await;
+}
+
+/// A repeat went over the next connection that there was, and a provider that ends all of them refused it once more.
+#[tokio::test]
+async fn a_fresh_connection_is_a_new_one_though_another_has_room() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let mut peer = HttpPeer::new(listener.local_addr().unwrap(), false, String::new());
+    // Spoken at once where there is no TLS.
+    peer.options.alpn = ALPN::H2;
+    peer.options.max_h2_streams = 10;
+    let pool = ConnectionPool::default();
+    let first = pool.connect(&peer, false).await.unwrap();
+    let settled = pool.http2.lock().by_peer[&peer.reuse_hash()][0].is_settled.clone();
+    settled.store(true, Ordering::Relaxed);
+    let shared = pool.connect(&peer, false).await.unwrap();
+    let fresh = pool.connect(&peer, true).await.unwrap();
+    let [first_id, shared_id, fresh_id] = [&first, &shared, &fresh].map(|connected| match &connected.session {
+        HttpSession::H2(stream) => stream.fd(),
+        _ => panic!("not over HTTP/2"),
+    });
+    assert_eq!(shared_id, first_id);
+    assert_ne!(fresh_id, first_id);
+    assert_eq!((shared.is_reused, fresh.is_reused), (true, false));
 }
