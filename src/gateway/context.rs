@@ -18,9 +18,11 @@ use super::billing::meter::Meter;
 use super::billing::settle::Settler;
 use super::shutdown::InFlight;
 use super::snapshot::Snapshot;
+use super::upstream::circuit_breaker::Admitted;
 use super::upstream::drain_permit::DrainPermit;
 use super::upstream::targets::Candidate;
 use super::upstream::verdict::Verdict;
+use crate::clock::Clock;
 use crate::ledger::Uncovered;
 use crate::net::dns::Unreached;
 use crate::pure::charge::Ceiling;
@@ -101,6 +103,8 @@ pub(super) struct Call {
 /// One attempt at one target.
 pub(super) struct Attempt {
     pub(super) candidate: Candidate,
+    /// What the target's breaker wants back with the outcome.
+    pub(super) admitted: Admitted,
     /// The body as this target gets it.
     pub(super) body: Bytes,
     /// Whether its host is asked over IPv6.
@@ -222,6 +226,18 @@ impl Ctx {
             Stage::Admitted(call) => Some(call),
             Stage::Arrived | Stage::Ended => None,
         }
+    }
+}
+
+impl Attempt {
+    /// The target answered.
+    pub(super) fn succeeded(&self, clock: &Clock) {
+        self.candidate.breaker.succeeded(self.admitted, clock);
+    }
+
+    /// The outcome says nothing of whether the target works.
+    pub(super) fn inconclusive(&self) {
+        self.candidate.breaker.inconclusive(self.admitted);
     }
 }
 

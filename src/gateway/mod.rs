@@ -70,7 +70,9 @@ impl ProxyHttp for Tollgate {
     async fn upstream_peer(&self, session: &mut Session, ctx: &mut Self::CTX) -> Result<Box<HttpPeer>> {
         hook("upstream_peer", ctx);
         let peer = crate::gateway::upstream::request::peer(session.req_header(), ctx, self.clock()).await?;
-        recorder::attempt(ctx);
+        if let Some(call) = ctx.call() {
+            recorder::attempt(call);
+        }
         Ok(peer)
     }
 
@@ -158,6 +160,7 @@ impl ProxyHttp for Tollgate {
         ctx: &mut Self::CTX,
         client_reused: bool,
     ) -> Box<Error> {
+        // The transport says so of a connection that had waited in the pool, with no other request on it.
         hook("error_while_proxy", ctx);
         crate::gateway::upstream::failure::exchange_failed(session, ctx, e, client_reused, self.clock())
     }

@@ -64,8 +64,7 @@ pub(super) fn model(ctx: &mut Ctx, permit: Option<&Permit>, body: &RequestBody) 
 }
 
 /// An attempt at the call's next target begins.
-pub(super) fn attempt(ctx: &mut Ctx) {
-    let Some(call) = ctx.call() else { return };
+pub(super) fn attempt(call: &mut Call) {
     let number = call.tried.len().saturating_add(1);
     if let Some(attempt) = &call.attempt {
         let (provider, model) = (&attempt.candidate.upstream.name, &attempt.candidate.model);
@@ -105,11 +104,14 @@ pub(super) fn fault_of(error: &Error, has_answered: bool) -> &'static str {
         | ErrorType::ConnectError
         | ErrorType::ConnectProxyFailure
         | ErrorType::SocketError
-        | ErrorType::BindError => "connect",
+        | ErrorType::BindError => UNREACHED,
         ErrorType::TLSHandshakeFailure | ErrorType::InvalidCert | ErrorType::HandshakeError => "tls",
         _ => "broken",
     }
 }
+
+/// What kind of failure it is that nobody was there to be asked.
+pub(super) const UNREACHED: &str = "connect";
 
 /// The request is over for its connection.
 pub(super) fn ended(session: &ServerSession, ctx: &mut Ctx, ending: Ending) {

@@ -12,6 +12,7 @@ use self::openai_model::OpenAiModel;
 use super::api::document::Document;
 use super::api::openapi;
 use super::api::pages::Pages;
+use super::upstream::circuit_breaker::Admitted;
 use super::upstream::providers::{Upstream, Upstreams};
 use super::upstream::targets::{Candidate, Candidates};
 use crate::clock::Clock;
@@ -186,17 +187,18 @@ impl Snapshot {
     }
 
     /// The target of a model that is tried next, after those that were.
-    /// `conversation` is asked for where several share the calls.
+    /// `conversation` is asked for where several share the calls. And what the target's breaker wants back with the outcome.
     pub(crate) fn next_target(
         &self,
         model: &str,
         tried: &[usize],
         conversation: impl FnOnce() -> Option<u64>,
         clock: &Clock,
-    ) -> Option<Candidate> {
+    ) -> Option<(Candidate, Admitted)> {
         let candidates = self.candidates.get(model)?;
         let conversation = candidates.are_shared().then(conversation).flatten();
-        candidates.next(tried, conversation, clock).cloned()
+        let (candidate, admitted) = candidates.next(tried, conversation, clock)?;
+        Some((candidate.clone(), admitted))
     }
 
     /// Whether several targets of a model share its calls: then it counts which conversation a call is of.

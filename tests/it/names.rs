@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::{Duration, Instant};
 
+use rust_decimal::Decimal;
 use serde_json::json;
 use tollgate::net::dns::Resolver;
 
@@ -182,5 +183,28 @@ async fn where_ipv6_leads_nowhere_ipv4_is_tried_and_then_comes_first() {
         gateway.http1.post("/llm/chat", request(SMALL)).await.ok();
     }
     assert_eq!(upstream.seen().len(), 9);
+    gateway.check_books().await;
+}
+
+/// No figure and no alarm told of it, and the log had a line for each call.
+#[tokio::test]
+async fn a_provider_without_an_address_has_failed() {
+    let names = Names::default();
+    names.say(Answer::Failed);
+    let main = Upstream::unused().await;
+    let gateway = over_a_name(&main, &main, &names).start().await;
+    for _ in 0..6 {
+        let answer = gateway.http1.post("/llm/chat", request(SMALL)).await;
+        answer.error(502, "upstream_error");
+    }
+    gateway.counted(6).await;
+    let metrics = gateway.metrics();
+    let unreached = [("provider", "main"), ("kind", "connect")];
+    let faults = metrics.sum("tollgate_upstream_errors_total", &unreached);
+    assert_eq!(faults, Decimal::from(6));
+    assert_eq!(
+        metrics.sum("tollgate_breaker_open", &[("provider", "main")]),
+        Decimal::ONE
+    );
     gateway.check_books().await;
 }

@@ -22,28 +22,54 @@ pub(crate) struct Breaker {
     open_until: AtomicI64,
     /// Half-open: until when the outcome of the call that probes is waited for.
     probed_until: AtomicI64,
+    /// How often it has opened, modulo 2^32.
+    openings: AtomicU32,
     /// The accounts that got completions which cannot be, and when they did last: fewer than [`ACCOUNTS_DECEIVED`].
     deceived: Mutex<Vec<(AccountId, i64)>>,
     /// Which of the gateway's credentials the target refused last; 0 while it takes them.
     refused_credential: AtomicU64,
 }
 
+/// What a call knows of the breaker that let it pass: its outcome is held against that.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Admitted {
+    /// How often the breaker had opened.
+    openings: u32,
+    /// Until when the others wait for what this call finds out, in milliseconds of [`Clock::passed_ms`]. 0: they do not.
+    probes_until: i64,
+}
+
 impl Breaker {
-    /// Whether a call may go there now. After a pause the first one that asks may, and its outcome decides for the others.
-    pub(crate) fn admits(&self, clock: &Clock) -> bool {
+    /// What a call has that may go there now, none when it may not. After a pause the first one that asks may, and its outcome decides for
+    /// the others.
+    pub(crate) fn admit(&self, clock: &Clock) -> Option<Admitted> {
+        // Before the state is looked at: what opens meanwhile has opened after the call's begin.
+        let admitted = self.admit_anyway();
         let open_until = self.open_until.load(Ordering::Relaxed);
         if open_until == 0 {
-            return true;
+            return Some(admitted);
         }
         let now_ms = clock.passed_ms();
         let probed_until = self.probed_until.load(Ordering::Relaxed);
         if now_ms < open_until || now_ms < probed_until {
-            return false;
+            return None;
         }
-        let until = now_ms.saturating_add(COOL_DOWN_MS);
+        let probes_until = now_ms.saturating_add(COOL_DOWN_MS);
         self.probed_until
-            .compare_exchange(probed_until, until, Ordering::Relaxed, Ordering::Relaxed)
-            .is_ok()
+            .compare_exchange(probed_until, probes_until, Ordering::Relaxed, Ordering::Relaxed)
+            .ok()?;
+        Some(Admitted {
+            probes_until,
+            ..admitted
+        })
+    }
+
+    /// What a call has that goes there whether it may or not, for no other target is left.
+    pub(crate) fn admit_anyway(&self) -> Admitted {
+        Admitted {
+            openings: self.openings.load(Ordering::Relaxed),
+            probes_until: 0,
+        }
     }
 
     /// When its pause ends, in milliseconds of [`Clock::passed_ms`]; 0 when it is closed.
@@ -57,8 +83,13 @@ impl Breaker {
         self.open_until() == 0 && answered_at != 0 && answered_at >= since_ms
     }
 
-    /// The target answered. That ends no pause, for the answer may be to a call from before it.
-    pub(crate) fn succeeded(&self, clock: &Clock) {
+    /// The target answered this call. That ends no pause; and where the call began before the breaker opened, it ends nothing at all: how the
+    /// target fared then is no news.
+    pub(crate) fn succeeded(&self, admitted: Admitted, clock: &Clock) {
+        let open_until = self.open_until.load(Ordering::Relaxed);
+        if open_until != 0 && admitted.openings != self.openings.load(Ordering::Relaxed) {
+            return;
+        }
         let now_ms = clock.passed_ms().max(1);
         // A store for each answer would make all threads share a line of the cache.
         if self.answered_at.load(Ordering::Relaxed) < now_ms {
@@ -67,10 +98,21 @@ impl Breaker {
         if self.failures.load(Ordering::Relaxed) != 0 {
             self.failures.store(0, Ordering::Relaxed);
         }
-        let open_until = self.open_until.load(Ordering::Relaxed);
         if open_until != 0 && now_ms >= open_until {
             self.open_until.store(0, Ordering::Relaxed);
             self.probed_until.store(0, Ordering::Relaxed);
+        }
+    }
+
+    /// What this call came to says nothing of whether the target works: the request was to blame, or the target did not begin to work on it.
+    /// If the others wait for it, the next one finds out in its place.
+    pub(crate) fn inconclusive(&self, admitted: Admitted) {
+        let probes_until = admitted.probes_until;
+        if probes_until != 0 {
+            // Unless another call has the place by now.
+            let _another = self
+                .probed_until
+                .compare_exchange(probes_until, 0, Ordering::Relaxed, Ordering::Relaxed);
         }
     }
 
@@ -111,11 +153,12 @@ impl Breaker {
     /// The target failed; it may have said for how long.
     pub(crate) fn failed(&self, clock: &Clock, retry_after_secs: Option<u64>) {
         let now_ms = clock.passed_ms();
-        let failures = self.failures.fetch_add(1, Ordering::Relaxed).saturating_add(1);
+        let before = self.failures.fetch_add(1, Ordering::Relaxed);
         let last = self.failed_at.swap(now_ms, Ordering::Relaxed);
-        if failures == 1 || now_ms.saturating_sub(last) > HEARD_WITHIN_MS {
+        if before == 0 || now_ms.saturating_sub(last) > HEARD_WITHIN_MS {
             self.failing_since.store(now_ms, Ordering::Relaxed);
         }
+        let failures = before.saturating_add(1);
         // One that asks for no pause has failed as any other.
         let asked = retry_after_secs.filter(|secs| *secs > 0);
         let asked = asked.map(|secs| secs.min(RETRY_AFTER_SECS_MAX).saturating_mul(1000));
@@ -132,7 +175,9 @@ impl Breaker {
     fn open_for(&self, pause_ms: i64, now_ms: i64) {
         // Never 0, which is closed.
         let until = now_ms.saturating_add(pause_ms).max(1);
-        self.open_until.fetch_max(until, Ordering::Relaxed);
+        if self.open_until.fetch_max(until, Ordering::Relaxed) == 0 {
+            self.openings.fetch_add(1, Ordering::Relaxed);
+        }
         self.probed_until.store(0, Ordering::Relaxed);
     }
 }
@@ -170,153 +215,4 @@ const COOL_DOWN_MS: i64 = 10_000;
 pub(super) const RETRY_AFTER_SECS_MAX: u64 = 120;
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::pure::time::Timestamp;
-
-    fn clock() -> Clock {
-        Clock::manual(Timestamp(1_000_000))
-    }
-
-    #[test]
-    fn after_a_pause_one_call_at_a_time_finds_out() {
-        let (breaker, clock) = (Breaker::default(), clock());
-        for _ in 0..FAILURES_IN_A_ROW {
-            assert!(breaker.admits(&clock));
-            breaker.failed(&clock, None);
-        }
-        assert!(!breaker.admits(&clock));
-        clock.advance(COOL_DOWN_MS);
-        assert!(breaker.admits(&clock), "the first finds out");
-        assert!(!breaker.admits(&clock), "the others wait for it");
-        breaker.failed(&clock, None);
-        assert!(!breaker.admits(&clock), "one failure is enough to open it again");
-        clock.advance(COOL_DOWN_MS);
-        assert!(breaker.admits(&clock));
-        clock.advance(COOL_DOWN_MS);
-        assert!(breaker.admits(&clock), "a call that never ends does not keep it open");
-        breaker.succeeded(&clock);
-        assert!(breaker.admits(&clock) && breaker.admits(&clock), "closed");
-        breaker.failed(&clock, None);
-        assert!(breaker.admits(&clock), "and the count begins anew");
-    }
-
-    #[test]
-    fn usage_that_cannot_be_opens_it_when_three_accounts_have_seen_it() {
-        let account = |name: &str| name.parse::<AccountId>().unwrap();
-        let (breaker, clock) = (Breaker::default(), clock());
-        for _ in 0..10 {
-            assert!(
-                !breaker.implausible(&account("a"), &clock),
-                "one account is no witness, however often"
-            );
-        }
-        assert!(!breaker.implausible(&account("b"), &clock));
-        clock.advance(DECEIVED_WITHIN_MS);
-        assert!(!breaker.implausible(&account("c"), &clock), "the others were long ago");
-        assert!(!breaker.implausible(&account("a"), &clock) && breaker.admits(&clock));
-        assert!(breaker.implausible(&account("b"), &clock));
-        assert!(!breaker.admits(&clock));
-        breaker.succeeded(&clock);
-        clock.advance(DECEIVED_PAUSE_MS - 1);
-        assert!(!breaker.admits(&clock));
-        clock.advance(1);
-        assert!(breaker.admits(&clock));
-    }
-
-    /// It was so only once all targets of the catalogue were passed over, those that nobody asked for among them.
-    #[test]
-    fn a_provider_is_down_when_none_of_its_targets_that_are_asked_answers() {
-        let clock = clock();
-        let [used, other, unused] = [(); 3].map(|()| Breaker::default());
-        let is_down = || is_provider_down([&used, &other, &unused].into_iter(), &clock);
-        let fails = |target: &Breaker| (0..FAILURES_IN_A_ROW).for_each(|_| target.failed(&clock, None));
-        assert!(!is_down());
-        other.succeeded(&clock);
-        clock.advance(1_000);
-        fails(&used);
-        assert!(!is_down(), "the other one has answered a moment ago");
-        clock.advance(HEARD_WITHIN_MS);
-        assert!(!is_down(), "the pause is over");
-        used.failed(&clock, None);
-        assert!(is_down(), "the other one was not heard of since");
-        other.succeeded(&clock);
-        assert!(!is_down());
-        for _ in 0..60 {
-            clock.advance(COOL_DOWN_MS);
-            used.failed(&clock, None);
-        }
-        assert!(!is_down(), "one model that fails for long is not all of its provider");
-        fails(&other);
-        assert!(is_down());
-        clock.advance(COOL_DOWN_MS);
-        other.succeeded(&clock);
-        used.failed(&clock, None);
-        assert!(!is_down());
-    }
-
-    /// It answers, or has said when it will.
-    #[test]
-    fn a_target_that_is_busy_makes_no_provider_down() {
-        let clock = clock();
-        let [asked, unused] = [(); 2].map(|()| Breaker::default());
-        let is_down = || is_provider_down([&asked, &unused].into_iter(), &clock);
-        for _ in 0..FAILURES_IN_A_ROW - 1 {
-            asked.failed(&clock, Some(1));
-            assert!(!asked.admits(&clock) && !is_down());
-            clock.advance(1_000);
-        }
-        asked.failed(&clock, Some(1));
-        assert!(is_down(), "so many in a row are a failure");
-        asked.succeeded(&clock);
-        for name in ["a", "b", "c"] {
-            asked.implausible(&name.parse().unwrap(), &clock);
-        }
-        assert!(!asked.admits(&clock) && !is_down());
-    }
-
-    /// A failure of long ago says nothing of whether the others have answered since.
-    #[test]
-    fn a_failure_of_long_ago_is_none_of_the_row_that_makes_a_provider_down() {
-        let clock = clock();
-        let [one, other] = [(); 2].map(|()| Breaker::default());
-        one.failed(&clock, None);
-        clock.advance(HEARD_WITHIN_MS);
-        other.succeeded(&clock);
-        clock.advance(2 * HEARD_WITHIN_MS);
-        for _ in 1..FAILURES_IN_A_ROW {
-            one.failed(&clock, None);
-        }
-        assert!(!one.admits(&clock));
-        assert!(is_provider_down([&one, &other].into_iter(), &clock));
-    }
-
-    #[test]
-    fn an_answer_to_an_earlier_call_ends_no_pause() {
-        let (breaker, clock) = (Breaker::default(), clock());
-        breaker.failed(&clock, Some(30));
-        clock.advance(5);
-        breaker.succeeded(&clock);
-        clock.advance(29_994);
-        assert!(!breaker.admits(&clock));
-        clock.advance(1);
-        assert!(breaker.admits(&clock));
-    }
-
-    /// Both waits went by the wall clock, which may be set back by hours.
-    #[test]
-    fn a_clock_that_is_set_back_lengthens_no_pause() {
-        let (breaker, clock) = (Breaker::default(), clock());
-        breaker.failed(&clock, Some(10));
-        clock.set_by(-3_600_000);
-        assert!(!breaker.admits(&clock));
-        clock.advance(10_000);
-        assert!(breaker.admits(&clock), "its pause is over");
-        clock.set_by(-3_600_000);
-        clock.advance(COOL_DOWN_MS);
-        assert!(
-            breaker.admits(&clock),
-            "nobody waits for the call that found nothing out"
-        );
-    }
-}
+mod tests;

@@ -80,21 +80,22 @@ pub(in crate::gateway) fn connect_failed(ctx: &mut Ctx, mut error: Box<Error>, c
     error
 }
 
-/// Something failed after the connection stood. The error's retry says whether there is another attempt.
+/// Something failed after the connection stood. The error's retry says whether there is another attempt. `had_waited`: the connection had
+/// waited for a request before, and as far as is known it was of no more use when this one came.
 pub(in crate::gateway) fn exchange_failed(
     session: &Session,
     ctx: &mut Ctx,
     mut error: Box<Error>,
-    is_reused: bool,
+    had_waited: bool,
     clock: &Clock,
 ) -> Box<Error> {
-    let cause = cause(session, ctx, &error, is_reused, clock);
+    let cause = cause(session, ctx, &error, had_waited);
     let next = follow(ctx, cause, &error, clock);
     error.set_retry(next != Next::End);
     error
 }
 
-fn cause(session: &Session, ctx: &mut Ctx, error: &Error, is_reused: bool, clock: &Clock) -> Cause {
+fn cause(session: &Session, ctx: &mut Ctx, error: &Error, had_waited: bool) -> Cause {
     let has_begun = responses::has_begun(session);
     let Some(call) = ctx.call() else { return Cause::Ours };
     if is_stopped(error) {
@@ -105,13 +106,13 @@ fn cause(session: &Session, ctx: &mut Ctx, error: &Error, is_reused: bool, clock
     }
     let is_refusal = matches!(call.answer, Answer::Refusal(_)) && call.verdict.is_none();
     if is_refusal && (is_upstreams(error) || call.client_has_left) {
-        refusal::broke_off(call, clock);
+        refusal::broke_off(call);
         if call.verdict.is_none() {
             return Cause::Refused;
         }
     }
     let is_failure = is_upstreams(error) || call.verdict.is_some();
-    if call.client_has_left && is_failure && !is_untouched(call, error, is_reused) {
+    if call.client_has_left && is_failure && !is_untouched(call, error, had_waited) {
         return match &call.answer {
             // Its client would have been sent what came, and owes that.
             Answer::Metered(meter) if !meter.is_gathered() => Cause::BrokeOff,
@@ -132,15 +133,15 @@ fn cause(session: &Session, ctx: &mut Ctx, error: &Error, is_reused: bool, clock
     if call.verdict.is_some() {
         return Cause::NoAnswer;
     }
-    if is_untouched(call, error, is_reused) {
+    if is_untouched(call, error, had_waited) {
         return Cause::Untouched;
     }
     Cause::Failed
 }
 
-/// Whether no work can have begun: the upstream says so (RFC 9113 sections 6.8, 8.7), or its connection had waited and was closed when
-/// the request came, or at once after.
-fn is_untouched(call: &Call, error: &Error, is_reused: bool) -> bool {
+/// Whether no work can have begun: the upstream says so (RFC 9113 sections 6.8, 8.7), or its connection had waited, with no other request on
+/// it, and was closed when the request came, or at once after.
+fn is_untouched(call: &Call, error: &Error, had_waited: bool) -> bool {
     if !matches!(call.answer, Answer::None) {
         return false;
     }
@@ -151,7 +152,7 @@ fn is_untouched(call: &Call, error: &Error, is_reused: bool) -> bool {
         (RetryType::ReusedOnly, _) | (_, ErrorType::WriteError) => {
             let asked_at = call.attempt.as_ref().and_then(|attempt| attempt.asked_at);
             let lasted = asked_at.map(|at| monotonic().saturating_duration_since(at));
-            is_reused && lasted.is_none_or(|lasted| lasted <= STALE_MAX)
+            had_waited && lasted.is_none_or(|lasted| lasted <= STALE_MAX)
         }
         _ => false,
     }
@@ -219,10 +220,7 @@ fn discard_gathered(call: &mut Call) {
 /// like any other.
 fn failed_unread(call: &mut Call, verdict: Option<&Verdict>, error: &Error, clock: &Clock) {
     if !verdict.is_some_and(Verdict::is_requests_fault) {
-        if let Some(attempt) = call.attempt.as_ref().filter(|_| !is_of_request(verdict)) {
-            let retry_after_secs = verdict.and_then(|verdict| verdict.retry_after_secs);
-            attempt.candidate.breaker.failed(clock, retry_after_secs);
-        }
+        tell_breaker(call, Cause::FailedUnread, verdict, clock);
         let has_answered = matches!(call.answer, Answer::Metered(_));
         let of_error = || recorder::fault_of(error, has_answered);
         let fault = verdict.map_or_else(of_error, |verdict| recorder::fault_of_status(verdict.status));
@@ -233,9 +231,16 @@ fn failed_unread(call: &mut Call, verdict: Option<&Verdict>, error: &Error, cloc
     discard::answer(call);
 }
 
-/// Whether what the target said is none of its own failures, though another may take the request.
-fn is_of_request(verdict: Option<&Verdict>) -> bool {
-    verdict.is_some_and(|verdict| verdict.is_of_request)
+/// What an attempt that has failed says of its target, for the target's breaker.
+fn tell_breaker(call: &Call, cause: Cause, verdict: Option<&Verdict>, clock: &Clock) {
+    let Some(attempt) = &call.attempt else { return };
+    // What it said is of this request alone, or it did not begin to work.
+    let is_of_request = verdict.is_some_and(|verdict| verdict.is_of_request);
+    if is_of_request || matches!(cause, Cause::NoSocket | Cause::Untouched) {
+        return attempt.inconclusive();
+    }
+    let retry_after_secs = verdict.and_then(|verdict| verdict.retry_after_secs);
+    attempt.candidate.breaker.failed(clock, retry_after_secs);
 }
 
 fn next(call: &Call, cause: Cause) -> Next {
@@ -289,13 +294,10 @@ fn give_up_target(
     }
     let snapshot = Arc::clone(&ctx.snapshot);
     let Some(call) = ctx.call() else { return Next::End };
-    let retry_after_secs = verdict.as_ref().and_then(|verdict| verdict.retry_after_secs);
+    tell_breaker(call, cause, verdict.as_deref(), clock);
     let is_credential_refused = verdict.as_ref().is_some_and(|verdict| verdict.refuses_credential());
     let failed = call.attempt.as_ref().map(|attempt| &attempt.candidate);
     if let Some(failed) = failed {
-        if has_socket && !is_of_request(verdict.as_deref()) {
-            failed.breaker.failed(clock, retry_after_secs);
-        }
         call.tried.push(failed.index);
     }
     let target = failed.map_or_else(String::new, |failed| {

@@ -7,7 +7,6 @@ use pingora::{Error, ErrorType};
 
 use super::targets::Candidate;
 use super::verdict::Verdict;
-use crate::clock::Clock;
 use crate::gateway::api::responses;
 use crate::gateway::context::{Answer, Attempt, Call, Ctx, Refusal};
 use crate::pure::error::ApiError;
@@ -30,7 +29,7 @@ pub(super) fn begin(response: &mut ResponseHeader, ctx: &mut Ctx, refusal: Refus
 ///
 /// # Errors
 /// When they do not end, and at their end when the request is not at fault.
-pub(super) fn piece(body: &mut Option<Bytes>, ends: bool, call: &mut Call, clock: &Clock) -> pingora::Result<()> {
+pub(super) fn piece(body: &mut Option<Bytes>, ends: bool, call: &mut Call) -> pingora::Result<()> {
     let Answer::Refusal(refusal) = &mut call.answer else {
         return Ok(());
     };
@@ -49,7 +48,7 @@ pub(super) fn piece(body: &mut Option<Bytes>, ends: bool, call: &mut Call, clock
         return Ok(());
     }
     let is_flagged = refusal.status == OPERATOR_STATUS;
-    match decide(refusal, call.attempt.as_ref(), Words::Whole, clock) {
+    match decide(refusal, call.attempt.as_ref(), Words::Whole) {
         Ok(error) => {
             if is_flagged && let Some(recorder) = call.recorder() {
                 recorder.refused_content();
@@ -67,7 +66,7 @@ pub(super) fn piece(body: &mut Option<Bytes>, ends: bool, call: &mut Call, clock
 }
 
 /// The words of a refusal broke off or did not end, or its client has left and they are waited for no longer: what came of them decides.
-pub(super) fn broke_off(call: &mut Call, clock: &Clock) {
+pub(super) fn broke_off(call: &mut Call) {
     let Answer::Refusal(refusal) = &call.answer else {
         return;
     };
@@ -75,7 +74,7 @@ pub(super) fn broke_off(call: &mut Call, clock: &Clock) {
         true => Words::Unread,
         false => Words::Cut,
     };
-    match decide(refusal, call.attempt.as_ref(), words, clock) {
+    match decide(refusal, call.attempt.as_ref(), words) {
         Ok(error) => {
             let is_flagged = refusal.status == OPERATOR_STATUS;
             call.failure = Some(Box::new(error));
@@ -98,7 +97,7 @@ enum Words {
 }
 
 /// What a refusal comes to, by what came of its words: an error for the client, or else a verdict on the target.
-fn decide(refusal: &Refusal, attempt: Option<&Attempt>, came: Words, clock: &Clock) -> Result<ApiError, Box<Verdict>> {
+fn decide(refusal: &Refusal, attempt: Option<&Attempt>, came: Words) -> Result<ApiError, Box<Verdict>> {
     let words = ProviderWords::read(&refusal.words);
     let candidate = attempt.map(|attempt| &attempt.candidate);
     let retry_after_secs = refusal.retry_after_secs;
@@ -132,8 +131,8 @@ fn decide(refusal: &Refusal, attempt: Option<&Attempt>, came: Words, clock: &Clo
     let ApiError::UpstreamRefused { status, message, .. } = &refusal.error else {
         return Err(verdict(refusal.error.clone(), refusal.status));
     };
-    if let Some(candidate) = candidate {
-        candidate.breaker.succeeded(clock);
+    if let Some(attempt) = attempt {
+        attempt.inconclusive();
     }
     if refusal.status == OPERATOR_STATUS {
         // Its words may name the operator's team and key.

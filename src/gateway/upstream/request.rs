@@ -9,12 +9,14 @@ use pingora::http::RequestHeader;
 use pingora::upstreams::peer::HttpPeer;
 use pingora::{Error, ErrorType};
 
+use super::circuit_breaker::Admitted;
 use super::long_body;
 use super::targets::Candidate;
 use crate::clock::Clock;
 use crate::gateway::access::parse::is_long;
 use crate::gateway::admission::Admission;
 use crate::gateway::context::{Attempt, Call, Ctx};
+use crate::gateway::recorder;
 use crate::gateway::snapshot::Snapshot;
 use crate::gateway::trace;
 use crate::net::dns::Unreached;
@@ -61,12 +63,31 @@ pub(in crate::gateway) async fn peer(
             call.attempt = Some(attempt);
             return Ok(Box::new(peer));
         }
-        log::warn!(
-            "provider {} has no known address",
-            attempt.candidate.upstream.provider.name
-        );
-        call.tried.push(attempt.candidate.index);
-        call.failure = Some(Box::new(ApiError::UpstreamUnreachable));
+        call.attempt = Some(attempt);
+        no_address(call, clock);
+    }
+}
+
+/// No address of the attempt's host is known: its target has failed, as one has that nobody can be reached at.
+fn no_address(call: &mut Call, clock: &Clock) {
+    recorder::attempt(call);
+    let Some(attempt) = &call.attempt else { return };
+    let (candidate, breaker) = (&attempt.candidate, &attempt.candidate.breaker);
+    // Once it is passed over, the resolver's own warnings are enough.
+    let level = match breaker.open_until() {
+        0 => log::Level::Warn,
+        _ => log::Level::Debug,
+    };
+    log::log!(
+        level,
+        "provider {} has no known address",
+        candidate.upstream.provider.name
+    );
+    breaker.failed(clock, None);
+    call.tried.push(candidate.index);
+    call.failure = Some(Box::new(ApiError::UpstreamUnreachable));
+    if let Some(recorder) = call.recorder() {
+        recorder.fault(recorder::UNREACHED);
     }
 }
 
@@ -77,9 +98,9 @@ fn next_attempt(client: &RequestHeader, snapshot: &Snapshot, call: &Call, clock:
         let account = admission.caller.account.id.as_str();
         call.body.conversation(account, session_id(client))
     };
-    let candidate = snapshot.next_target(&model.id, &call.tried, conversation, clock)?;
+    let (candidate, admitted) = snapshot.next_target(&model.id, &call.tried, conversation, clock)?;
     let body = call.body.edit(&edit_for(&candidate, admission));
-    Some(attempt(call, candidate, body))
+    Some(attempt(call, (candidate, admitted), body))
 }
 
 /// The same of a long body.
@@ -102,12 +123,12 @@ async fn next_of_long(
         let told = long_body::conversation(&call.body, account, session_id(client)).await;
         conversation = told.map_err(not_ready)?;
     }
-    let Some(candidate) = snapshot.next_target(&model.id, &call.tried, || conversation, clock) else {
+    let Some((candidate, admitted)) = snapshot.next_target(&model.id, &call.tried, || conversation, clock) else {
         return Ok(None);
     };
     let edited = long_body::edited(&call.body, &edit_for(&candidate, admission)).await;
     let body = edited.map_err(not_ready)?;
-    Ok(Some(attempt(call, candidate, body)))
+    Ok(Some(attempt(call, (candidate, admitted), body)))
 }
 
 fn not_ready(_: ApiError) -> Box<Error> {
@@ -131,11 +152,12 @@ fn edit_for<'a>(candidate: &'a Candidate, admission: &Admission) -> Edit<'a> {
 }
 
 /// An attempt at a target with this body.
-fn attempt(call: &Call, candidate: Candidate, body: Bytes) -> Attempt {
+fn attempt(call: &Call, (candidate, admitted): (Candidate, Admitted), body: Bytes) -> Attempt {
     let is_copy = body.as_ptr() != call.body.bytes().as_ptr();
     let body = if is_copy { call.body_owner.keep_copy(body) } else { body };
     Attempt {
         candidate,
+        admitted,
         body,
         is_ipv6: false,
         unreached: Unreached::default(),

@@ -168,7 +168,7 @@ pub(in crate::gateway) fn piece(
             }),
             None => return Ok(()),
         },
-        Answer::Refusal(_) => return refusal::piece(body, ends, call, clock),
+        Answer::Refusal(_) => return refusal::piece(body, ends, call),
     };
     if call.unseen_since.is_some()
         && let Answer::Metered(meter) = &mut call.answer
@@ -196,7 +196,7 @@ pub(in crate::gateway) fn piece(
             {
                 // How its call ended is for what came of it to say.
                 if Verdict::of_code(code).is_requests_fault() {
-                    refuses_request(call, clock);
+                    refuses_request(call);
                 } else if let Some(attempt) = &call.attempt {
                     attempt.candidate.breaker.failed(clock, None);
                 }
@@ -235,7 +235,7 @@ pub(in crate::gateway) fn piece(
                 }
             }
             if verdict.is_requests_fault() {
-                refuses_request(call, clock);
+                refuses_request(call);
             }
             verdict
         }
@@ -278,7 +278,7 @@ fn error_event(call: &mut Call, code: Option<u16>, clock: &Clock) {
         recorder.failed(&verdict.error);
     }
     if verdict.is_requests_fault() {
-        return refuses_request(call, clock);
+        return refuses_request(call);
     }
     let said = about_operator(call);
     if let Some(attempt) = &call.attempt
@@ -308,10 +308,11 @@ fn failed_within(call: &mut Call, clock: &Clock) {
     }
 }
 
-/// The request is to blame. Its target works, as one that refuses a request by its head does: that says nothing of the gateway's credential.
-fn refuses_request(call: &mut Call, clock: &Clock) {
+/// The request is to blame, as where a target refuses one by its head: that is no failure of the target, and neither shows that it works nor
+/// that it takes the gateway's credential.
+fn refuses_request(call: &mut Call) {
     if let Some(attempt) = &call.attempt {
-        attempt.candidate.breaker.succeeded(clock);
+        attempt.inconclusive();
     }
     let is_flagged = matches!(&call.answer, Answer::Metered(meter) if meter.flags_content());
     if is_flagged && let Some(recorder) = call.recorder() {
@@ -322,7 +323,7 @@ fn refuses_request(call: &mut Call, clock: &Clock) {
 /// The target answered: with a stream to its last event, or with a whole answer, or with so much of one that it is passed on.
 fn succeeded(call: &Call, clock: &Clock) {
     let Some(attempt) = &call.attempt else { return };
-    attempt.candidate.breaker.succeeded(clock);
+    attempt.succeeded(clock);
     if attempt.candidate.note_credential_refused(false) {
         let (provider, model) = (&attempt.candidate.upstream.provider.name, &attempt.candidate.model);
         log::info!("{provider} takes the gateway's credential for {model} again");

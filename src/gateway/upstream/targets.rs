@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use sha2::{Digest as _, Sha256};
 
-use super::circuit_breaker::Breaker;
+use super::circuit_breaker::{Admitted, Breaker};
 use super::providers::Upstream;
 use crate::clock::Clock;
 use crate::config::{Credential, Provider};
@@ -82,7 +82,12 @@ impl Candidates {
     /// The next target: one of the weighted, that of the conversation or else by its share, else the first, that was not tried and whose breaker admits the call. When
     /// none of those that are left does, the one that closes first. Who asks has to try it: another call may be waiting for what
     /// becomes of it.
-    pub(crate) fn next(&self, tried: &[usize], conversation: Option<u64>, clock: &Clock) -> Option<&Candidate> {
+    pub(crate) fn next(
+        &self,
+        tried: &[usize],
+        conversation: Option<u64>,
+        clock: &Clock,
+    ) -> Option<(&Candidate, Admitted)> {
         let untried = || self.all.iter().filter(|candidate| !tried.contains(&candidate.index));
         let mut weighted: Vec<&Candidate> = untried().filter(|candidate| candidate.weight > 0).collect();
         let choose = |weighted: &[_]| match conversation {
@@ -90,15 +95,18 @@ impl Candidates {
             None => self.share(weighted),
         };
         while let Some(chosen) = choose(&weighted) {
-            if chosen.breaker.admits(clock) {
-                return Some(chosen);
+            if let Some(admitted) = chosen.breaker.admit(clock) {
+                return Some((chosen, admitted));
             }
             weighted.retain(|candidate| candidate.index != chosen.index);
         }
         let mut in_order = untried().filter(|candidate| candidate.weight == 0);
         in_order
-            .find(|candidate| candidate.breaker.admits(clock))
-            .or_else(|| untried().min_by_key(|candidate| candidate.breaker.open_until()))
+            .find_map(|candidate| Some((candidate, candidate.breaker.admit(clock)?)))
+            .or_else(|| {
+                let first = untried().min_by_key(|candidate| candidate.breaker.open_until())?;
+                Some((first, first.breaker.admit_anyway()))
+            })
     }
 
     /// One of these by its weight: turns are spread evenly, so that no run of calls goes to one of them.

@@ -10,7 +10,7 @@ pub(in crate::gateway) struct Verdict {
     pub(in crate::gateway) status: u16,
     /// How long the upstream wants to be left alone, in seconds.
     pub(in crate::gateway) retry_after_secs: Option<u64>,
-    /// It speaks of this request, though another target may take it: the target works.
+    /// It speaks of this request, though another target may take it: the target has not failed.
     pub(in crate::gateway) is_of_request: bool,
 }
 

@@ -44,12 +44,12 @@ async fn after_five_whole_answers_in_a_row_that_pass_and_are_none_a_target_is_pa
     }
 }
 
-/// It ended neither a row of failures nor the pause of a target that was asked again: the others waited for it in vain.
+/// It ends no row of failures. Where it was to find out whether its target is back, the others waited for it in vain.
 #[tokio::test]
-async fn a_whole_answer_that_passes_and_refuses_the_request_ends_a_row_of_failures() {
+async fn a_whole_answer_that_passes_and_refuses_the_request_is_neither_a_failure_nor_an_answer() {
     let refusal = late_error(400).to_string();
-    let main = Upstream::by(move |number, _| match number % 5 {
-        4 => Reply::json_head(refusal.len()).bytes(&refusal),
+    let main = Upstream::by(move |number, _| match number {
+        4 | 6 => Reply::json_head(refusal.len()).bytes(&refusal),
         _ => Reply::status(500),
     })
     .await;
@@ -62,8 +62,13 @@ async fn a_whole_answer_that_passes_and_refuses_the_request_ends_a_row_of_failur
     for _ in 0..14 {
         gateway.http1.post("/llm/chat", request(TWIN)).await.ok();
     }
-    assert_eq!(main.seen().len(), 14);
-    assert_eq!(breaker_of_main(&gateway.metrics()), Decimal::ZERO);
+    assert_eq!(main.seen().len(), 6);
+    assert_eq!(breaker_of_main(&gateway.metrics()), Decimal::ONE);
+    gateway.clock.advance(10_000);
+    for seen in [7, 8, 8] {
+        gateway.http1.post("/llm/chat", request(TWIN)).await.ok();
+        assert_eq!(main.seen().len(), seen, "the next call finds out, and no other");
+    }
     gateway.check_books().await;
 }
 

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use futures::future::join_all;
 use h2::Reason;
+use rust_decimal::Decimal;
 
 use super::over_frames;
 use crate::chat::{request, streaming};
@@ -220,6 +221,47 @@ async fn over_http2_a_request_that_was_refused_is_sent_once_more() {
         assert_eq!(spare.seen().len(), 1, "{name}");
         assert!(main.seen().len() <= 5, "{name}: {}", main.seen().len());
         assert_eq!(gateway.spent().await - before, cost(TWIN, 9, 1));
+        gateway.check_books().await;
+    }
+}
+
+/// It was a failure like any other: while a provider replaced its connections, each model of it could be passed over.
+#[tokio::test]
+async fn over_http2_an_upstream_that_says_it_has_not_begun_has_not_failed() {
+    for refused in [
+        FrameReply::default().reset_stream(Reason::REFUSED_STREAM),
+        FrameReply::default().go_away_below(Reason::NO_ERROR).close(),
+    ] {
+        let (main, _spare, gateway) = reused(vec![refused]).await;
+        for _ in 0..6 {
+            let answer = gateway.http1.post("/llm/chat", request(SMALL)).await;
+            answer.error(502, "upstream_error");
+        }
+        assert_eq!(main.seen().len(), 1 + 2 * 6);
+        for asked in main.seen()[1..].chunks(2) {
+            assert_ne!(asked[0].connection, asked[1].connection, "the repeat is over a new one");
+        }
+        let metrics = gateway.metrics();
+        let open = metrics.sum("tollgate_breaker_open", &[("provider", "main")]);
+        assert_eq!(open, Decimal::ZERO);
+        gateway.check_books().await;
+    }
+}
+
+/// It worked when the request came, and the upstream may have handed that on: it was sent again, as by a connection that had waited.
+#[tokio::test]
+async fn over_http2_a_request_on_a_connection_in_use_that_dies_is_sent_once() {
+    for end in [FrameReply::default().close(), FrameReply::default().reset()] {
+        let hello = "data: {\"choices\":[{\"index\":0,\"delta\":{\"content\":\"Hello\"}}]}\n\n";
+        let begun = FrameReply::head(200, &[("content-type", "text/event-stream")]).data(hello);
+        let (main, _spare, gateway) = reused(vec![begun.wait(&Cue::new()), end, whole()]).await;
+        let mut events = gateway.http1.stream("/llm/chat/stream", request(SMALL)).await.ok();
+        events.next().await.unwrap();
+        let answer = gateway.http1.post("/llm/chat", request(SMALL)).await;
+        answer.error(502, "upstream_error");
+        let connections: Vec<usize> = main.seen().iter().map(|seen| seen.connection).collect();
+        assert_eq!(connections, [0, 0, 0]);
+        assert_eq!(events.rest().await.last().unwrap(), "[DONE]");
         gateway.check_books().await;
     }
 }

@@ -16,6 +16,7 @@ use crate::gateway::billing::settle::Settler;
 use crate::gateway::context::{Answer, Attempt, Call, Ctx, Stage};
 use crate::gateway::shutdown::Lifecycle;
 use crate::gateway::snapshot::Snapshot;
+use crate::gateway::upstream::circuit_breaker::Admitted;
 use crate::gateway::upstream::providers::Upstreams;
 use crate::gateway::upstream::targets::Candidate;
 use crate::ledger::journal::Entry;
@@ -148,7 +149,7 @@ impl Books {
     }
 
     /// The only target of a model.
-    pub(in crate::gateway::billing) fn target(&self, model: &str) -> Candidate {
+    pub(in crate::gateway::billing) fn target(&self, model: &str) -> (Candidate, Admitted) {
         let candidate = self.snapshot.next_target(model, &[], || None, &self.rig.clock);
         candidate.unwrap()
     }
@@ -164,7 +165,7 @@ impl Books {
         let model = self.snapshot.catalogue.model(asked.model).unwrap();
         let wanted = request(n, asked.held);
         let held = self.caller.reserve_until(&wanted, Entry::none(), asked.on_stop);
-        let target = self.target(asked.model);
+        let (target, admitted) = self.target(asked.model);
         let mut recorder = Recorder::new(&self.telemetry, id, crate::clock::monotonic());
         recorder.model(Arc::clone(&model.id));
         recorder.attempt(&target.upstream.name, &target.model, 1);
@@ -202,6 +203,7 @@ impl Books {
             tried: Vec::new(),
             attempt: Some(Attempt {
                 candidate: target,
+                admitted,
                 body: Bytes::new(),
                 is_ipv6: false,
                 unreached: Unreached::default(),

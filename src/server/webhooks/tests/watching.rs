@@ -102,7 +102,7 @@ async fn what_the_ledger_does_not_answer_is_raised_again_as_the_same_event() {
     // It is told though the pause has ended, and the provider answers by then.
     clock.advance(120_000);
     let targets = snapshot.candidates.values().flat_map(|targets| targets.all());
-    targets.for_each(|target| target.breaker.succeeded(&clock));
+    targets.for_each(|target| target.breaker.succeeded(target.breaker.admit_anyway(), &clock));
     let teller = Teller::start(&folder.path().join("ledger.db"), &clock);
     for _ in 0..2 {
         watch.look(&snapshot, (&teller.ledger, &clock), &stops).await;
