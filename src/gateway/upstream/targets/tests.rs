@@ -32,7 +32,7 @@ fn load(folder: &Path, upstreams: &Upstreams, key: &str, headers: Value) -> Snap
 
 fn target(snapshot: &Snapshot, model: &str) -> Candidate {
     let clock = Clock::manual(Timestamp(1_000_000));
-    snapshot.next_target(model, &[], || None, &clock).unwrap()
+    snapshot.next_target(model, &[], || None, &clock).unwrap().0
 }
 
 /// Each model of the catalogue had one of its own, which a reload set back.
