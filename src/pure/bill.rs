@@ -98,7 +98,8 @@ impl Tariff<'_> {
         if self.ceiling.bound == Bound::Model && used.usage.completion > self.ceiling.completion {
             return None;
         }
-        let used = if self.model.prices.is_simple() {
+        // Where the provider's own cost is billed, its receipt says of what kinds the tokens are.
+        let used = if self.model.prices.is_simple() && used.cost.is_none() {
             Used {
                 kinds: TokenKinds::default(),
                 tier: None,

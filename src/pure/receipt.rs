@@ -106,7 +106,8 @@ pub struct CallFacts {
     /// The list price of a completion token, exactly.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub completion_price: Option<ListPrice>,
-    /// Kinds of tokens that have prices of their own; absent where the model has none.
+    /// The tokens of each kind, and the prices of those kinds that have their own. Absent where the model has two prices and tokens are what
+    /// was billed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kinds: Option<BilledKinds>,
     /// The tier by which its provider served it, as that says; where the model has prices of tiers.
@@ -203,23 +204,30 @@ impl Receipt {
 pub enum BilledBy {
     /// Tokens as the provider reported them.
     Report,
-    /// Tokens as the gateway counted them, at least on one side: the provider did not report them, or fewer, or nobody lived to see it.
+    /// Tokens as the gateway counted them, at least on one side: the provider did not report them, or fewer.
     Count,
     /// The provider's own cost, with the markup.
     Cost,
 }
 
 impl Billed {
-    /// By whose figures it was billed.
-    pub fn billed_by(&self) -> BilledBy {
+    /// By whose figures it was billed. None where nobody knows: the journal of a gateway has the tokens and the cost of a call that was over,
+    /// and nothing of how they came about.
+    pub fn billed_by(&self) -> Option<BilledBy> {
         let call = &self.call;
+        let figures = [
+            call.reported_prompt_tokens,
+            call.reported_completion_tokens,
+            call.counted_completion_tokens,
+        ];
+        let is_known = call.ending.is_some() || figures.iter().any(Option::is_some);
         let covers = |reported: Option<u64>, billed: u64| reported.is_some_and(|reported| reported >= billed);
         let is_reported = covers(call.reported_prompt_tokens, self.prompt_tokens)
             && covers(call.reported_completion_tokens, self.completion_tokens);
         match call.provider_cost {
-            Some(_) => BilledBy::Cost,
-            None if is_reported => BilledBy::Report,
-            None => BilledBy::Count,
+            Some(_) => Some(BilledBy::Cost),
+            None if is_reported => Some(BilledBy::Report),
+            None => is_known.then_some(BilledBy::Count),
         }
     }
 
@@ -274,7 +282,7 @@ impl CallDetails {
             counted_completion_tokens: self.counted_completion.map(|tokens| tokens.0),
             prompt_price: self.pricing.map(|pricing| pricing.prompt),
             completion_price: self.pricing.map(|pricing| pricing.completion),
-            kinds: self.priced.as_deref().and_then(PricedBy::kinds),
+            kinds: self.priced.as_deref().map(PricedBy::kinds),
             service_tier: self.priced.as_deref().and_then(|priced| priced.service_tier.clone()),
             provider_cost: self.priced.as_deref().and_then(|priced| priced.provider_cost),
             end_user: self.end_user.clone(),

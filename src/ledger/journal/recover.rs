@@ -25,7 +25,7 @@ use crate::ledger::{AccountHandle, Debit, Ledger, Orphan, StoreError};
 use crate::pure::money::Credits;
 use crate::pure::prompt_count::{counted_prompt, estimated_prompt};
 use crate::pure::receipt::CallDetails;
-use crate::pure::request_body::RequestBody;
+use crate::pure::request_body::{Endpoint, RequestBody};
 use crate::pure::usage::{CompletionTokens, PromptTokens, Usage};
 
 /// Resolves every journal in the folder whose owner is dead. Blocks. What the store acknowledges later is freed then; a journal is deleted
@@ -262,15 +262,18 @@ fn resolve_call(
 }
 
 /// What a slot says of its call beside the debit. When and how it ended, nobody knows; what it held has no check there.
-fn details(found: &Found) -> Box<CallDetails> {
-    Box::new(CallDetails {
+fn details(found: &Found) -> CallDetails {
+    CallDetails {
         endpoint: Some(found.endpoint),
-        pricing: Some(found.pricing),
         ..CallDetails::default()
-    })
+    }
 }
 
+/// The exact debit of a call that was over. The slot has the usual prices of its model. Which of its prices were charged it does not say: kinds of
+/// tokens, long prompts and tiers may have their own, and the provider's own cost or what was held may have been taken.
 pub(super) fn owed_debit(found: &Found, numbered: &NumberedDebit, held: Option<Credits>) -> Debit {
+    let usual = found.pricing.cost(numbered.usage);
+    let is_usual = usual.is_ok_and(|cost| cost == numbered.cost);
     Debit {
         model: found.model.as_str().into(),
         key: found.key.clone(),
@@ -278,7 +281,10 @@ pub(super) fn owed_debit(found: &Found, numbered: &NumberedDebit, held: Option<C
         cost: numbered.cost,
         held,
         end_user: found.end_user,
-        details: Some(details(found)),
+        details: Some(Box::new(CallDetails {
+            pricing: is_usual.then_some(found.pricing),
+            ..details(found)
+        })),
     }
 }
 
@@ -307,6 +313,8 @@ fn made_debit(
         prompt,
         completion: delivered,
     };
+    // With a report of the prompt one of the completion may have come. Vectors have no text that is counted.
+    let is_counted = reported.is_none() && found.endpoint != Endpoint::Embeddings;
     let cost = found
         .pricing
         .cost(usage)
@@ -318,7 +326,11 @@ fn made_debit(
         cost,
         held: None,
         end_user: found.end_user,
-        details: Some(details(found)),
+        details: Some(Box::new(CallDetails {
+            pricing: Some(found.pricing),
+            counted_completion: is_counted.then_some(delivered),
+            ..details(found)
+        })),
     })
 }
 

@@ -20,7 +20,7 @@ pub struct PricedBy {
     pub provider_cost: Option<Decimal>,
 }
 
-/// Tokens that are billed at prices of their own, and those prices. A kind without a price costs what its side costs.
+/// Tokens of kinds that may have prices of their own, and those prices. A kind without a price costs what its side costs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BilledKinds {
     /// Prompt tokens that the provider read from its cache.
@@ -77,10 +77,10 @@ pub struct BilledKinds {
 pub(super) type MoreKinds = ([u64; 5], [Option<u128>; 6]);
 
 impl PricedBy {
-    /// As a receipt says it. None where no kind of token has a price of its own.
-    pub(super) fn kinds(&self) -> Option<BilledKinds> {
+    /// As a receipt says it: the tokens also where the row by which they were billed has no prices of kinds.
+    pub(super) fn kinds(&self) -> BilledKinds {
         let (tokens, prices) = (&self.kinds, &self.kind_prices);
-        (*prices != KindPrices::default()).then_some(BilledKinds {
+        BilledKinds {
             cache_read_tokens: tokens.cache_read,
             cache_write_tokens: tokens.cache_write,
             reasoning_tokens: tokens.reasoning,
@@ -98,7 +98,7 @@ impl PricedBy {
             audio_output_price: prices.audio_output,
             image_output_price: prices.image_output,
             request_price: prices.request,
-        })
+        }
     }
 }
 

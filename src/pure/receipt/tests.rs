@@ -58,10 +58,31 @@ fn what_is_billed_beyond_a_report_was_counted() {
         let details = CallDetails {
             reported_prompt: prompt.map(PromptTokens),
             reported_completion: completion.map(CompletionTokens),
+            ending: Some(CallEnding::UpstreamFailed),
             ..CallDetails::default()
         };
         let by = billed(Some(&details)).billed_by();
-        assert_eq!(by, expected, "{prompt:?} {completion:?}");
+        assert_eq!(by, Some(expected), "{prompt:?} {completion:?}");
+    }
+}
+
+/// What stands in a journal of a call that was over.
+#[test]
+fn nobody_knows_by_what_a_call_was_billed_of_which_neither_end_nor_figures_are_known() {
+    let of_journal = CallDetails {
+        endpoint: Some(Endpoint::Chat),
+        ..CallDetails::default()
+    };
+    let counted = CallDetails {
+        counted_completion: Some(CompletionTokens(6)),
+        ..of_journal.clone()
+    };
+    for (details, expected) in [
+        (None, None),
+        (Some(&of_journal), None),
+        (Some(&counted), Some(BilledBy::Count)),
+    ] {
+        assert_eq!(billed(details).billed_by(), expected, "{details:?}");
     }
 }
 
@@ -191,7 +212,9 @@ fn what_else_a_price_depended_on_is_kept_and_a_receipt_without_it_is_as_it_alway
         },
         ..PricedBy::default()
     };
+    // Where no kind has a price, the tokens of each are kept all the same.
     let tier = PricedBy {
+        kinds: by.kinds,
         service_tier: Some("flex".into()),
         ..PricedBy::default()
     };
@@ -205,7 +228,13 @@ fn what_else_a_price_depended_on_is_kept_and_a_receipt_without_it_is_as_it_alway
         ..all.clone()
     };
     for by in [some, all, tier, cost, both] {
+        let kinds = by.kinds;
         let kept = with(by);
+        let told = kept.call.kinds.unwrap();
+        assert_eq!(
+            (told.cache_read_tokens, told.audio_tokens),
+            (kinds.cache_read, kinds.audio)
+        );
         let text = kept.to_compact().unwrap();
         assert_eq!(Billed::of_compact(&account, &text).unwrap(), kept, "{text}");
         let shown: Billed = serde_json::from_str(&serde_json::to_string(&kept).unwrap()).unwrap();

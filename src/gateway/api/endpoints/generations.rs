@@ -199,7 +199,7 @@ impl<'a, M: From<Credits> + Default> Generation<'a, M> {
             usage: Some(billed.cost.into()),
             hold: billed.held.map(M::from),
             prices: prices(receipt),
-            billed_by: Some(billed.billed_by()),
+            billed_by: billed.billed_by(),
             resolved_at: text(*resolved),
             model: Some(&billed.model),
             provider_name: call.provider.as_deref(),

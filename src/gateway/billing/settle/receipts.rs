@@ -6,7 +6,7 @@ use serde_json::json;
 use super::debits::{COUNTED, settle, settled, usage};
 use super::*;
 use crate::gateway::billing::meter::Meter;
-use crate::gateway::billing::tests::rig::{Books, STREAM, WHOLE, call_of, event, pass, whole};
+use crate::gateway::billing::tests::rig::{Asked, Books, STREAM, WHOLE, call_of, event, pass, whole};
 use crate::gateway::context::{Answer, Ctx};
 use crate::pure::receipt::BilledBy;
 use crate::pure::request_body::{Endpoint, RequestBody};
@@ -33,7 +33,7 @@ fn a_report_that_is_behind_stands_in_the_receipt_as_it_came() {
         (Some(9), Some(1))
     );
     assert_eq!(call.counted_completion_tokens, Some(3));
-    assert_eq!(billed.billed_by(), BilledBy::Count);
+    assert_eq!(billed.billed_by(), Some(BilledBy::Count));
 }
 
 /// The larger of both is billed: the receipt has both.
@@ -56,7 +56,7 @@ fn a_whole_answer_that_broke_off_has_its_count_beside_its_report() {
         (call.reported_completion_tokens, call.counted_completion_tokens),
         (Some(1), Some(3))
     );
-    assert_eq!(billed.billed_by(), BilledBy::Count);
+    assert_eq!(billed.billed_by(), Some(BilledBy::Count));
 }
 
 /// The report has come: the time that its last byte took is no work. So it is of an answer whose client left while it was gathered.
@@ -83,7 +83,7 @@ fn no_time_is_billed_behind_a_report_that_follows_all_of_the_text() {
         );
         let billed = books.receipts().remove(0).billed;
         assert_eq!((billed.prompt_tokens, billed.completion_tokens), (9, 4), "{passes}");
-        assert_eq!(billed.billed_by(), BilledBy::Report);
+        assert_eq!(billed.billed_by(), Some(BilledBy::Report));
     }
 }
 
@@ -152,7 +152,7 @@ fn vectors_have_no_count_beside_their_report() {
         (call.reported_completion_tokens, call.counted_completion_tokens),
         (Some(0), None)
     );
-    assert_eq!(billed.billed_by(), BilledBy::Report);
+    assert_eq!(billed.billed_by(), Some(BilledBy::Report));
 }
 
 #[test]
@@ -163,4 +163,41 @@ fn an_estimate_by_time_is_no_count() {
     let billed = books.receipts().remove(0).billed;
     assert_eq!(billed.completion_tokens, 7);
     assert_eq!(billed.call.counted_completion_tokens, Some(3));
+}
+
+/// Also of a model with two prices whose provider's own cost is billed, and of one that is cheaper by a tier alone.
+#[test]
+fn a_receipt_has_the_tokens_of_each_kind_though_no_kind_has_a_price() {
+    let cached = json!({ "prompt_tokens_details": { "cached_tokens": 4 } });
+    let with_cost = json!({ "prompt_tokens_details": { "cached_tokens": 4 }, "cost": 0.5 });
+    for (model, more, read) in [
+        ("openai/sum", &with_cost, Some(4)),
+        ("openai/sum", &cached, None),
+        ("openai/tiers", &cached, Some(4)),
+        ("openai/m", &cached, None),
+    ] {
+        // The first is told what it costs.
+        for asked in [STREAM.more, r#""stream":true"#] {
+            let books = Books::with("10");
+            let asked = Asked {
+                model,
+                more: asked,
+                ..STREAM
+            };
+            settled(
+                &books,
+                &asked,
+                &[event(COUNTED), reported(9, 2, more.clone())],
+                Ending::Complete,
+            );
+            let kinds = books.receipts().remove(0).billed.call.kinds;
+            assert_eq!(
+                kinds.map(|kinds| kinds.cache_read_tokens),
+                read,
+                "{model} {}",
+                asked.more
+            );
+            assert_eq!(kinds.and_then(|kinds| kinds.cache_read_price), None);
+        }
+    }
 }

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use super::*;
 use crate::ledger::sqlite::Database;
 use crate::ledger::tests::rig::{receipts_of, request_at};
-use crate::pure::receipt::EndpointName;
+use crate::pure::receipt::{BilledBy, EndpointName, Receipt};
 
 #[test]
 fn a_receipt_says_where_the_call_came_in_and_at_which_price() {
@@ -35,6 +35,46 @@ fn a_receipt_says_where_the_call_came_in_and_at_which_price() {
         assert_eq!(prices, (Some(pricing().prompt), Some(pricing().completion)));
         assert_eq!((call.ended, call.ending), (None, None), "nobody knows that");
     }
+}
+
+/// A journal has neither the kinds of tokens, nor the tier, nor what the provider said that the call cost, nor who counted.
+#[test]
+fn a_debit_that_stood_has_prices_only_where_they_give_its_cost_and_nobody_knows_by_what_it_was() {
+    let mut rig = Rig::new();
+    let process = rig.process();
+    let Ledger::Embedded(store) = &process.ledger else {
+        panic!()
+    };
+    // Nobody reported anything of this one; of the other its provider may have reported both sides.
+    let [mut counted, mut reported] = [1, 2].map(|n| rig.call(n));
+    counted.pass(CompletionTokens(7), None);
+    reported.pass(CompletionTokens(7), Some(PromptTokens(100)));
+    let usual = cost(9, 5);
+    let other = usual.saturating_add(Credits::from_pico(1));
+    for (n, cost) in (3..).zip([usual, other]) {
+        let mut entry = process.begin(n, PROMPT);
+        let debit = Debit {
+            cost,
+            ..debit_of(&counted, 9, 5)
+        };
+        entry.owe(&debit, CallNumber::new(store.producer(), n));
+    }
+    die(vec![counted, reported]);
+    rig.restart();
+    let process = rig.process();
+    let receipts = receipts_of(&process.ledger, &process.caller.account.id);
+    let told = |cost: Credits| {
+        let of = |receipt: &&Receipt| receipt.billed.cost == cost;
+        let billed = &receipts.iter().find(of).unwrap().billed;
+        let prices = (billed.call.prompt_price, billed.call.completion_price);
+        (prices, billed.billed_by())
+    };
+    let prices = (Some(pricing().prompt), Some(pricing().completion));
+    assert_eq!(receipts.len(), 4);
+    assert_eq!(told(usual), (prices, None));
+    assert_eq!(told(other), ((None, None), None));
+    assert_eq!(told(cost(8, 7)), (prices, Some(BilledBy::Count)));
+    assert_eq!(told(cost(100, 7)), (prices, None));
 }
 
 /// More than one segment of the journal has.
