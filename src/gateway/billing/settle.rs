@@ -1,6 +1,7 @@
 //! What a call owes, and the closing of its hold: beside the ledger's recovery, and the demo's invented day, the only place that debits one.
 //! `access` releases the hold of a call that is not sent after all.
 
+mod notes;
 mod owed;
 
 use std::panic::AssertUnwindSafe;
@@ -9,6 +10,7 @@ use std::thread::JoinHandle;
 
 use tokio::runtime::Handle;
 
+use self::notes::{note_beyond_sides, note_unknown_tier};
 use self::owed::{Charge, bound_count, charge, estimate_unseen, is_unread};
 use super::closed_call::{ClosedCall, Ending};
 use super::extend::raise_and_debit;
@@ -21,11 +23,10 @@ use crate::ledger::Debit;
 use crate::pure::bill::{Bill, COUNTED_INLINE_BYTES_MAX, Used, bill, prompt_bounds, prompt_limits};
 use crate::pure::charge::{Ceiling, Delivered, Passing};
 use crate::pure::money::Credits;
-use crate::pure::prices::Served;
 use crate::pure::prompt_count::{counted_prompt, unread_prompt};
 use crate::pure::receipt::PricedBy;
 use crate::pure::usage::{CompletionTokens, Usage};
-use crate::telemetry::record::{IMPLAUSIBLE_USAGE, UNKNOWN_TIER};
+use crate::telemetry::record::IMPLAUSIBLE_USAGE;
 
 /// Closes calls; those whose prompt is long and was not reported by the provider are counted on a thread of its own.
 pub(in crate::gateway) struct Settler {
@@ -283,16 +284,8 @@ fn debit_bill(mut admission: Box<Admission>, bill: Bill, used: &Used<'_>) {
         cut,
     } = bill;
     note_loss(&mut admission, lost);
+    note_unknown_tier(&mut admission, used);
     let prices = &admission.permit.model().prices;
-    if prices.served(used.tier) == Served::Unknown {
-        log::error!(
-            "MONEY: request {}: {} was served by the tier {:?}, which the catalogue has no prices for; the dearest are charged",
-            admission.hold.id(),
-            admission.permit.model().id,
-            used.tier.unwrap_or_default()
-        );
-        admission.recorder.fault(UNKNOWN_TIER);
-    }
     if let Some(details) = &mut admission.details {
         let row = prices.billed_row(usage, kinds, used.tier);
         details.pricing = Some(row.pricing);
@@ -337,25 +330,6 @@ fn settle_hold(mut admission: Box<Admission>, usage: Usage, cost: Credits) {
     });
 }
 
-/// What a reported total has beyond both sides. A call that costs nothing, or what its provider says that it cost, loses nothing by it.
-fn note_beyond_sides(closed: &mut ClosedCall, metered: &Metered) {
-    let model = closed.admission.permit.model();
-    let upstream = closed.target.as_ref().map(|target| &target.upstream);
-    let has_cost = metered.cost.is_some() && upstream.is_some_and(|upstream| upstream.cost_markup.is_some());
-    if metered.beyond_sides == 0 || has_cost || model.prices.is_free() {
-        return;
-    }
-    log::warn!(
-        "MONEY: request {}: {} reported a total of {} tokens more than its prompt and completion, which are not charged; if {} charges you \
-         for them, give it `completion_from: total`",
-        closed.admission.hold.id(),
-        model.id,
-        metered.beyond_sides,
-        upstream.map_or("its provider", |upstream| &*upstream.name)
-    );
-    closed.admission.recorder.beyond_sides(metered.beyond_sides);
-}
-
 /// What a provider delivered or reported beyond what was admitted.
 fn note_loss(admission: &mut Admission, mut lost: Usage) {
     let (model, ceiling) = (admission.permit.model(), admission.ceiling);
@@ -397,3 +371,5 @@ mod receipts;
 mod stream_ends;
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod tiers;

@@ -7,6 +7,7 @@ use rust_decimal::Decimal;
 use super::choice_set::ChoiceSet;
 use super::response_metadata::{Finishes, Said};
 use super::schema::{Node, Role};
+use super::served_tier::tier_name;
 use super::spans::Spans;
 use super::text::{Place, TokenCounter};
 use super::usage_object::Sides;
@@ -236,7 +237,7 @@ impl Reading {
             Role::EstimatedCost => self.report.estimated_cost = provider_cost(text_or_empty),
             Role::IsByok => self.report.is_byok = text_or_empty == b"true",
             Role::UpstreamCost => self.report.upstream_cost = provider_cost(text_or_empty),
-            Role::ServiceTier => self.serve(text_or_empty),
+            Role::ServiceTier => self.serve(text),
             Role::Response => self.seen.response |= text != Some(b""),
             _ => self.figure(role, Figure::Unbelievable),
         }
@@ -308,14 +309,14 @@ impl Reading {
         }
     }
 
-    /// The provider served the call by this tier: the last word counts.
-    fn serve(&mut self, tier: &[u8]) {
+    /// The provider served the call by this tier, of which None is longer than what is kept: the last word counts.
+    fn serve(&mut self, tier: Option<&[u8]>) {
         let is_known = self
             .served_tier
             .as_deref()
-            .is_some_and(|known| known.as_bytes() == tier);
-        if !is_known && !tier.is_empty() && tier.len() <= TIER_BYTES_MAX {
-            self.served_tier = std::str::from_utf8(tier).ok().map(Box::from);
+            .is_some_and(|known| Some(known.as_bytes()) == tier);
+        if !is_known && tier != Some(b"") {
+            self.served_tier = Some(tier_name(tier.unwrap_or_default()));
         }
     }
 
@@ -382,8 +383,6 @@ fn provider_cost(text: &[u8]) -> Option<Decimal> {
 
 /// No call costs more than this, in any currency.
 const PROVIDER_COST_MAX: Decimal = Decimal::ONE_THOUSAND;
-/// A longer name of a tier is none that a catalogue has.
-const TIER_BYTES_MAX: usize = 32;
 
 /// Nearly always one digit.
 #[inline]

@@ -18,6 +18,7 @@ mod output;
 mod response_metadata;
 mod scan;
 mod schema;
+mod served_tier;
 mod spans;
 mod stream;
 mod text;

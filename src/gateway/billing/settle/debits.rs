@@ -99,34 +99,6 @@ fn hidden_work_that_was_waited_for_is_charged_by_its_time() {
 }
 
 #[test]
-fn the_tier_that_served_a_call_decides_its_price_and_one_that_is_unknown_the_dearest() {
-    let tiers = Asked {
-        model: "openai/tiers",
-        ..STREAM
-    };
-    for (tier, left, faults) in [("flex", "9.9935", 0), ("default", "9.987", 0), ("gold", "9.987", 1)] {
-        let books = Books::with("10");
-        let last = reported(9, 2, json!({ "service_tier": tier }));
-        settled(&books, &tiers, &[event(COUNTED), last], Ending::Complete);
-        assert_eq!(books.figures().0, left, "{tier}");
-        let kinds = books.telemetry.figures().faults;
-        let unknown = kinds.iter().filter(|(fault, _)| fault.kind == UNKNOWN_TIER).count();
-        assert_eq!(unknown, faults, "{tier}");
-        let receipt = books.receipts().remove(0).billed;
-        assert_eq!(receipt.call.service_tier.as_deref(), Some(tier));
-    }
-    // Of a model without tiers nobody asks by which it was served.
-    let books = Books::with("10");
-    settled(
-        &books,
-        &STREAM,
-        &[reported(9, 2, json!({ "service_tier": "flex" }))],
-        Ending::Complete,
-    );
-    assert_eq!(books.receipts().remove(0).billed.call.service_tier, None);
-}
-
-#[test]
 fn cached_tokens_and_long_prompts_have_their_own_prices() {
     let cached = json!({ "prompt_tokens_details": { "cached_tokens": 4 } });
     for (prompt, more, left) in [

@@ -38,9 +38,9 @@ use crate::telemetry::Telemetry;
 use crate::telemetry::counters::TargetFigures;
 use crate::telemetry::recorder::Recorder;
 
-/// What a prompt token costs is a thousandth of a credit, a completion token two; `openai/tiers` is cheaper by the tier `flex`, what
-/// `usage` says that `openai/sum` cost is billed (its provider adds 50 tokens to a prompt), and `openai/kinds` is cheaper for cached tokens and
-/// twice as dear for prompts above 50 tokens.
+/// What a prompt token costs is a thousandth of a credit, a completion token two; `openai/tiers` is cheaper by the tier `flex`,
+/// `openai/dear-tiers` twice as dear by `priority`, what `usage` says that `openai/sum` and `openai/sum-tiers` cost is billed (their provider
+/// adds 50 tokens to a prompt), and `openai/kinds` is cheaper for cached tokens and twice as dear for prompts above 50 tokens.
 fn catalogue() -> Value {
     let model = |id: &str, provider: &str, prices: Value| {
         json!({
@@ -52,14 +52,18 @@ fn catalogue() -> Value {
     let prices = json!({ "prompt": "0.001", "completion": "0.002" });
     let flex = json!({ "flex": { "prompt": "0.0005", "completion": "0.001" } });
     let by_tier = json!({ "prompt": "0.001", "completion": "0.002", "tiers": flex });
+    let priority = json!({ "priority": { "prompt": "0.002", "completion": "0.004" } });
+    let by_dear_tier = json!({ "prompt": "0.001", "completion": "0.002", "tiers": priority });
     let long = json!([{ "min_prompt_tokens": 50, "prompt": "0.002", "completion": "0.004" }]);
     let by_kind = json!({ "prompt": "0.001", "completion": "0.002", "input_cache_read": "0.0001", "overrides": long });
     json!({
         "models": [
             model("openai/m", "main", prices.clone()),
-            model("openai/tiers", "main", by_tier),
+            model("openai/tiers", "main", by_tier.clone()),
+            model("openai/dear-tiers", "main", by_dear_tier),
             model("openai/kinds", "main", by_kind),
             model("openai/sum", "reporting", prices),
+            model("openai/sum-tiers", "reporting", by_tier),
             model("openai/free", "main", json!({ "prompt": "0", "completion": "0" })),
         ],
         "purposes": { "chat": "openai/m" },

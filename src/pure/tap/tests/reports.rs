@@ -167,6 +167,8 @@ fn a_report_counts_only_where_providers_put_it() {
 #[test]
 fn the_last_tier_that_an_answer_names_is_the_one_that_served_it() {
     let (longest, too_long) = ("t".repeat(32), "t".repeat(33));
+    // No catalogue's name of a tier has this mark: it is one without prices.
+    let cut = format!("{longest}\u{2026}");
     for (members, tier) in [
         (String::new(), None),
         (r#","service_tier":"flex""#.to_owned(), Some("flex")),
@@ -185,7 +187,13 @@ fn the_last_tier_that_an_answer_names_is_the_one_that_served_it() {
         (r#","service_tier":"""#.to_owned(), None),
         (r#","service_tier":null"#.to_owned(), None),
         (format!(r#","service_tier":"{longest}""#), Some(longest.as_str())),
-        (format!(r#","service_tier":"{too_long}""#), None),
+        (format!(r#","service_tier":"{too_long}""#), Some(cut.as_str())),
+        (
+            format!(r#","service_tier":"flex","usage":{{"service_tier":"{too_long}"}}"#),
+            Some(cut.as_str()),
+        ),
+        // Longer than any text that is kept.
+        (format!(r#","service_tier":"{}""#, too_long.repeat(8)), Some("\u{2026}")),
     ] {
         let answer = format!(r#"{{"choices":[]{members}}}"#);
         assert_eq!(tap(&answer).served_tier(), tier, "{answer}");
