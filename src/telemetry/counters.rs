@@ -53,7 +53,7 @@ pub struct TargetFigures {
     pub failovers: u64,
     /// Answers that broke off before anything of them was passed on.
     pub discarded: u64,
-    /// What providers are likely to charge for them, at the accounts' prices, in 10^-12 credit.
+    /// Their tokens at the models' list prices, with the markup, without kinds and tiers, in 10^-12 credit.
     pub discarded_pico: i128,
     /// Usage reports that were not believed.
     pub reports_rejected: u64,

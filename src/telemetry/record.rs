@@ -64,7 +64,7 @@ pub struct Lost {
 pub struct Discarded {
     /// The provider's name in the configuration.
     pub provider: Arc<str>,
-    /// What the provider is likely to charge for it, at the account's prices.
+    /// Its tokens at the model's list prices, with the markup, without kinds and tiers.
     pub cost: Credits,
 }
 

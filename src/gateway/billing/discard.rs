@@ -39,7 +39,7 @@ fn note(call: &mut Call, mut meter: Meter) {
     let provider = attempt.map_or("a provider", |attempt| &*attempt.candidate.upstream.name);
     log::warn!(
         "request {}: an answer of {} by {provider}, {}, broke off and is not passed on; its provider is likely to charge for {} \
-         prompt and {} completion tokens, which are not billed ({cost})",
+         prompt and {} completion tokens, which are not billed ({cost} at its list prices)",
         admission.hold.id(),
         model.id,
         shown(own_id.as_deref()),

@@ -35,7 +35,7 @@ impl Page {
         self.counters("tollgate_debits_total", "Calls that were billed.", debits);
         let help = "Answers that broke off before anything of them was passed on: not billed, the operator's loss.";
         self.counters("tollgate_discarded_answers_total", help, discarded);
-        let help = "What providers are likely to charge for them, at the accounts' prices.";
+        let help = "Their tokens at the models' list prices, with the markup, without kinds and tiers.";
         self.counters("tollgate_discarded_credits_total", help, discarded_credits);
         self.counters(
             "tollgate_overruns_total",
