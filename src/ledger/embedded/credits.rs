@@ -156,10 +156,12 @@ impl Committer {
         let post = &post;
         let written = self.write(post);
         let is_written = matches!(written, Ok(Written::Added(_)));
-        let amount = match (takes, is_written) {
-            (true, true) | (false, false) => None,
+        // What the file may have taken stays taken here until it says so.
+        let may_be_written = is_written || self.doubtful.iter().any(|doubt| doubt.account == post.account);
+        let amount = match (takes, may_be_written) {
+            (true, true) => None,
             (true, false) => Credits::ZERO.checked_sub(post.amount),
-            (false, true) => Some(post.amount),
+            (false, _) => is_written.then_some(post.amount),
         };
         let mend = |amount| {
             let mut state = cell.state();
@@ -197,7 +199,8 @@ impl Committer {
         }
     }
 
-    /// Asks the file for the account's entries that it may have and memory has not, and gives memory those that it has.
+    /// Asks the file for the account's entries that it may have. Memory gets those that the file has and that add something, and gets back what
+    /// those take that it has not.
     ///
     /// # Errors
     /// When the file still does not say: then nothing more is posted.
@@ -205,7 +208,13 @@ impl Committer {
         while let Some(place) = self.doubtful.iter().position(|post| post.account == *account) {
             let Some(post) = self.doubtful.get(place) else { break };
             let found = self.database.credit_entry(account, &post.reference).map_err(failed)?;
-            if found.is_some_and(|entry| post.is_same_as(&entry)) && cell.state().post(post.amount, true).is_err() {
+            let is_written = found.is_some_and(|entry| post.is_same_as(&entry));
+            let amount = match (post.amount < Credits::ZERO, is_written) {
+                (true, false) => Credits::ZERO.checked_sub(post.amount),
+                (false, true) => Some(post.amount),
+                (true, true) | (false, false) => None,
+            };
+            if amount.is_some_and(|amount| cell.state().post(amount, true).is_err()) {
                 let amount = post.amount;
                 log::error!("MONEY: an entry of {amount} for {account} is not in memory as it is in the file");
             }

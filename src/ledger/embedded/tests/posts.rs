@@ -14,6 +14,9 @@ use crate::pure::ids::KeyId;
 use crate::pure::limits::LimitOverrides;
 use crate::pure::operator::{Role, token};
 
+/// A file to which no entry can be added.
+const FULL: &str = "CREATE TRIGGER full BEFORE INSERT ON topups BEGIN SELECT RAISE(FAIL, 'full'); END";
+
 pub(super) struct Thread {
     _folder: tempfile::TempDir,
     pub(super) shared: Arc<Shared>,
@@ -59,11 +62,24 @@ impl Thread {
 
     /// In memory, which is what the file has.
     fn balance(&self) -> Credits {
+        let (balance, stored) = self.balances();
+        assert_eq!(balance, stored, "memory and file");
+        balance
+    }
+
+    /// In memory, and in the file.
+    fn balances(&self) -> (Credits, Credits) {
         let cell = Arc::clone(&self.shared.accounts.read().unwrap()[&"acme".parse().unwrap()]);
         let balance = cell.state().balance();
         let stored = self.committer.database.accounts().unwrap().remove(0);
-        assert_eq!(balance, stored.kept.balance, "memory and file");
-        balance
+        (balance, stored.kept.balance)
+    }
+
+    /// No entry can be written from now on.
+    fn fill(&self) -> rusqlite::Connection {
+        let file = rusqlite::Connection::open(&self.path).unwrap();
+        file.execute_batch(FULL).unwrap();
+        file
     }
 }
 
@@ -95,6 +111,29 @@ fn a_post_that_was_doubtful_counts_once_it_is_known() {
     assert_eq!(thread.balance(), credits("10"));
 }
 
+/// What may be taken in the file is spent by no call: it was given back to memory at once.
+#[test]
+fn what_a_doubtful_post_takes_stays_taken_until_the_file_says_that_it_has_it_not() {
+    for (next, balance) in [("-3", "7"), ("1", "11")] {
+        let mut thread = thread();
+        let file = thread.fill();
+        thread.committer.database.fails_to_look = true;
+        assert!(matches!(thread.post("-3", "-3"), Err(AdminError::Store(_))));
+        assert_eq!(thread.balances(), (credits("7"), credits("10")));
+        file.execute_batch("DROP TRIGGER full").unwrap();
+        assert!(thread.post(next, next).unwrap().added, "{next}");
+        assert_eq!(thread.balance(), credits(balance), "{next}");
+    }
+    // The file has it.
+    let mut thread = thread();
+    thread.committer.database.fails_after_commit = true;
+    thread.committer.database.fails_to_look = true;
+    assert!(matches!(thread.post("-3", "-3"), Err(AdminError::Store(_))));
+    assert_eq!(thread.balance(), credits("7"));
+    assert!(!thread.post("-3", "-3").unwrap().added);
+    assert_eq!(thread.balance(), credits("7"));
+}
+
 /// What the file has under the reference is another entry: that is not what could not be written.
 #[test]
 fn another_entry_with_the_reference_is_not_the_one_whose_write_failed() {
@@ -109,9 +148,7 @@ fn another_entry_with_the_reference_is_not_the_one_whose_write_failed() {
 #[test]
 fn a_post_that_cannot_be_written_changes_nothing() {
     let mut thread = thread();
-    let full = "CREATE TRIGGER full BEFORE INSERT ON topups BEGIN SELECT RAISE(FAIL, 'full'); END";
-    let file = rusqlite::Connection::open(&thread.path).unwrap();
-    file.execute_batch(full).unwrap();
+    let file = thread.fill();
     for amount in ["-3", "2"] {
         let failed = thread.post(amount, amount);
         assert!(
