@@ -59,7 +59,8 @@ fn the_log_names_the_provider_and_the_answers_own_id() {
         let line = lines.swap_remove(0);
         let begins = format!("WARN request {}: an answer of openai/m by main, ", ctx.id);
         let rest = line.strip_prefix(&begins).unwrap_or_else(|| panic!("{line}"));
-        let (own_id, _) = rest.split_once(", broke off").unwrap_or_else(|| panic!("{line}"));
+        let (own_id, rest) = rest.split_once(", broke off").unwrap_or_else(|| panic!("{line}"));
+        assert!(rest.ends_with(" at its list prices)"), "{line}");
         own_id.to_owned()
     };
     let stream = |id: Value| event(" a b c").replace("\"theirs-1\"", &id.to_string());
