@@ -23,7 +23,8 @@ fn billed(asked: &Asked<'_>, pieces: &[String], ending: Ending) -> (u64, u64, Bi
     let books = Books::with("10");
     settled(&books, asked, pieces, ending);
     let billed = books.receipts().remove(0).billed;
-    (billed.prompt_tokens, billed.completion_tokens, billed.billed_by())
+    let by = billed.billed_by().unwrap();
+    (billed.prompt_tokens, billed.completion_tokens, by)
 }
 
 /// Who asked for the usage was told the bill before it, and who did not pays the same.
