@@ -6,7 +6,7 @@ use serde_json::json;
 use super::debits::{COUNTED, settle, settled, usage};
 use super::*;
 use crate::gateway::billing::meter::Meter;
-use crate::gateway::billing::tests::rig::{Asked, Books, STREAM, WHOLE, call_of, event, pass, whole};
+use crate::gateway::billing::tests::rig::{Asked, Books, STREAM, WHOLE, call_of, event, pass, reported, whole};
 use crate::gateway::context::{Answer, Ctx};
 use crate::pure::receipt::BilledBy;
 use crate::pure::request_body::{Endpoint, RequestBody};
