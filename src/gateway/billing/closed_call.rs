@@ -23,7 +23,8 @@ pub(in crate::gateway) enum Ending {
     Stopped,
     /// As [`Ending::ClientGone`], of a call that reasons where nobody sees it: so long after its head the answer had not come to its end.
     DrainEnded {
-        /// Milliseconds from the answer's head to the end of the drain, or to the finish of all its choices where that came before.
+        /// Milliseconds from the answer's head to the end of the drain, or to the finish of all its choices where that came before and no
+        /// text followed it.
         elapsed_ms: u64,
     },
     /// The client had gone, and the upstream failed while it was read on, or a stop or the ledger ended the call: the client is not why

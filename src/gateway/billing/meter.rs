@@ -40,8 +40,8 @@ pub(in crate::gateway) struct Meter {
     awaits_event: bool,
     /// How a stream has begun.
     start: StreamStart,
-    /// When a stream was first seen to be complete: see [`Meter::note_finish`].
-    finished_at: Option<Instant>,
+    /// With how many tokens, and since when, a stream is complete: see [`Meter::note_finish`].
+    finished_at: Option<(CompletionTokens, Instant)>,
 }
 
 #[expect(

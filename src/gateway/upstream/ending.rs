@@ -32,7 +32,7 @@ pub(in crate::gateway) fn ending(ctx: &Ctx, error: Option<&Error>) -> Ending {
         (ErrorSource::Downstream, _) if has_last_event && !is_unwritten(error) => Ending::Complete,
         // Not the upstream's doing, nor that of a stop: it was read on for as long as it may be, or there was no place for it.
         (ErrorSource::Downstream, Some(since)) => {
-            // Behind the finish of all choices nothing was made.
+            // Behind the finish of all choices nothing was made, where no text followed it.
             let until = ctx.meter().and_then(Meter::finished_at).unwrap_or_else(monotonic);
             let elapsed = until.saturating_duration_since(since);
             Ending::DrainEnded {

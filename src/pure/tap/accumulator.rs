@@ -92,8 +92,6 @@ pub(super) struct ReportedAt {
     pub(super) last: u64,
     /// The last one that is of all choices.
     pub(super) of_all: Option<u64>,
-    /// The last one that came in a document without a choice.
-    pub(super) alone: Option<u64>,
 }
 
 impl ReportedAt {
@@ -104,9 +102,6 @@ impl ReportedAt {
         }
         if seen.completion_of_all {
             self.of_all = Some(delivered);
-            if seen.choices != Choices::Some {
-                self.alone = Some(delivered);
-            }
         }
     }
 }

@@ -66,6 +66,8 @@ pub struct StreamTap {
     finished: bool,
     /// Tokens that had been delivered when they first had.
     finished_at: Option<u64>,
+    /// The same when one of them ended last, all having ended.
+    last_finish: Option<u64>,
     /// Which have.
     ended: ChoiceSet,
     /// The upstream's error event.
@@ -120,6 +122,7 @@ impl StreamTap {
             has_finish: false,
             finished: false,
             finished_at: None,
+            last_finish: None,
             ended: ChoiceSet::default(),
             error: None,
             has_event: false,
@@ -336,8 +339,9 @@ impl StreamTap {
         self.has_finish = true;
         self.ended.add(self.reading.ended);
         self.finished |= self.options.choices <= 1 || self.ended.has(self.options.choices);
-        if self.finished && self.finished_at.is_none() {
-            self.finished_at = Some(self.reading.counter.committed());
+        if self.finished {
+            self.last_finish = Some(self.reading.counter.committed());
+            self.finished_at = self.finished_at.or(self.last_finish);
         }
     }
 

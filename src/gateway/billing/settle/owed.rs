@@ -54,8 +54,8 @@ pub(super) fn charge(metered: &Metered, ending: Ending) -> Charge {
     }
 }
 
-/// The completion of an answer that was read on and has not come to its end, nor to a report that is its last, by the time that it had: at
-/// least what was delivered.
+/// The completion of an answer that was read on and is not over ([`Metered::is_over`]), by the time that it had: at least what was
+/// delivered.
 pub(super) fn estimate_unseen(admission: &Admission, elapsed_ms: u64, metered: &mut Metered) {
     let (rate, counted) = (admission.permit.model().unseen_tokens_per_second(), metered.delivered);
     metered.counted = Some(counted);

@@ -41,8 +41,10 @@ fn text_behind_done_is_billed_to_nobody() {
     }
 }
 
+/// Before the finish a report may be one of progress, however it came: what a model thinks then is billed by its time.
 #[test]
-fn no_time_is_billed_behind_a_streams_last_report() {
+fn no_time_is_billed_behind_the_report_of_a_stream_that_has_finished() {
+    let progress = format!("data: {}\n\n", json!({ "choices": [], "usage": usage(9, 0) }));
     let alone = format!("data: {}\n\n", json!({ "choices": [], "usage": usage(9, 4) }));
     let choice = json!({ "index": 0, "delta": { "content": COUNTED } });
     let of_event = format!("data: {}\n\n", json!({ "choices": [choice], "usage": usage(9, 4) }));
@@ -51,11 +53,13 @@ fn no_time_is_billed_behind_a_streams_last_report() {
         ..STREAM
     };
     for (pieces, completion) in [
-        (vec![event(COUNTED), alone.clone()], 4),
         (vec![event(COUNTED), STOP.to_owned(), alone.clone()], 4),
         (vec![of_event.clone(), STOP.to_owned()], 4),
         // More may be made behind these.
         (vec![of_event], 7),
+        (vec![progress.clone()], 7),
+        (vec![progress, ": thinking\n\n".to_owned()], 7),
+        (vec![event(COUNTED), alone.clone()], 7),
         (vec![alone, event(COUNTED)], 7),
     ] {
         let (prompt, billed, _) = billed(&silent, &pieces, SEVEN);
@@ -81,6 +85,34 @@ fn no_time_is_billed_behind_the_finish_of_all_choices() {
     assert_eq!(ending(&ctx, Some(&*has_left)), SEVEN);
     settle(&books, &mut ctx, &[], SEVEN);
     assert_eq!(books.receipts().remove(0).billed.completion_tokens, 7);
+}
+
+/// Some providers say a finish reason with their first event, or with each. What follows took its time, too.
+#[test]
+fn the_time_of_text_behind_a_finish_is_billed() {
+    let now = monotonic();
+    let after = |ms| now.checked_add(Duration::from_millis(ms)).unwrap();
+    let (text, with_finish) = (event(" d"), STOP.replace("{}", r#"{"content":" d"}"#));
+    let (text, with_finish) = (text.as_str(), with_finish.as_str());
+    let (waits, done) = (": waits\n\n", "data: [DONE]\n\n");
+    for (pieces, finished_ms) in [
+        (vec![(STOP, 100), (waits, 900)], Some(100)),
+        (vec![(STOP, 100), (text, 700)], None),
+        (vec![(STOP, 100), (text, 300), (STOP, 700), (waits, 900)], Some(700)),
+        (vec![(with_finish, 100), (with_finish, 700), (waits, 900)], Some(700)),
+        (vec![(STOP, 100), (text, 300), (done, 700)], Some(700)),
+        (vec![(STOP, 100), (done, 700)], Some(100)),
+    ] {
+        let books = Books::with("10");
+        let mut ctx = books.call(1, &STREAM);
+        call_of(&mut ctx).unseen_since = Some(now);
+        for (piece, at_ms) in &pieces {
+            pass(&mut ctx, piece, false);
+            note_finish(&mut ctx, after(*at_ms));
+        }
+        let finished_at = ctx.meter().unwrap().finished_at();
+        assert_eq!(finished_at, finished_ms.map(after), "{pieces:?}");
+    }
 }
 
 fn note_finish(ctx: &mut Ctx, now: std::time::Instant) {

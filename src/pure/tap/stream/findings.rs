@@ -31,11 +31,18 @@ impl StreamTap {
         self.finished_at == Some(self.reading.counter.committed())
     }
 
-    /// What is believed is the last report: of an answer that is complete, or one that came by itself and that no text has followed. One
-    /// beside a choice may be of each event, and work that nobody sees go on behind it.
+    /// Tokens that were delivered of an answer that is complete, and that no text has followed since its last finish reason or `[DONE]`.
+    /// Unlike [`StreamTap::is_at_finish`] it has them of an answer that went on behind a finish reason and has come to another.
+    pub fn complete_at(&self) -> Option<CompletionTokens> {
+        let committed = self.reading.counter.committed();
+        let is_complete = self.done || self.last_finish == Some(committed);
+        is_complete.then_some(CompletionTokens(committed))
+    }
+
+    /// The answer is complete, and what is reported of it is believed. A report before that may be one of progress, also where it came in an
+    /// event of its own: work that nobody sees may go on behind it.
     pub fn has_last_report(&self) -> bool {
-        let is_last = self.finished() || self.reported_at.alone == Some(self.reading.counter.committed());
-        is_last && self.reported().is_some()
+        self.finished() && self.reported().is_some()
     }
 
     /// What is believed of the provider's reports, for both sides: the highest of them, as far as the text that followed the last one

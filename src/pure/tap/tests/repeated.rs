@@ -146,6 +146,8 @@ fn an_event_with_a_message_is_no_usual_one() {
 fn an_answer_is_at_its_finish_until_text_follows() {
     let at_finish = |events: &[&str]| {
         let (_, tap) = pass(&[events.concat().as_bytes()], TapOptions::default());
+        let is_complete = events.last().is_some_and(|event| *event != DELTA);
+        assert_eq!(tap.complete_at().is_some(), is_complete, "{events:?}");
         tap.is_at_finish()
     };
     assert!(!at_finish(&[DELTA]));
