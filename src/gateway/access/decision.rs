@@ -257,13 +257,7 @@ async fn admitted(
     let parsed = admit::address_allows(&caller, ctx.client).and(parsed);
     let from = authenticate::provenance(&session.req_header().headers, &caller);
     let (asked, keyed) = match parsed {
-        Ok(Parsed { body, keyed }) => {
-            let is_listed = caller.key.settings.allows_model(body.model());
-            let asked = checked(ctx, &caller, body, endpoint, from);
-            // Of a model that is not there nobody has asked yet whether the key may use it.
-            let is_barred = !is_listed && matches!(&asked, Err(ApiError::NotFound(_)));
-            (asked, keyed.filter(|_| !is_barred))
-        }
+        Ok(Parsed { body, keyed }) => (checked(ctx, &caller, body, endpoint, from), keyed),
         Err(error) => (Err(error), None),
     };
     let (permit, body) = match asked {
