@@ -30,7 +30,8 @@ use crate::pure::time::{Day, Days, Period};
     tollgate usage acme --period 7d --by end_user\n  \
     tollgate usage --all --period 30d --by account\n\n\
     By end user the sums are of the receipts that are kept; at most 20,000 receipts and\n\
-    1,000 end users are summed up.\n\n\
+    1,000 end users are summed up. On Redis the ten minutes behind the days are looked\n\
+    through as well, for at most 200,000 receipts.\n\n\
     With --all the accounts are read one after the other, while calls go on; the sums\n\
     are of models, days or accounts.\n\n\
     A period ends today by the ledger's clock, and with --all, or where --to is left out, by\n\

@@ -59,6 +59,11 @@ pub enum EndUserBound {
         "these days have more than {SUMMED_MAX} receipts, which are too many to sum by end user; ask for fewer days"
     )]
     Receipts,
+    /// Receipts of other days, beside these.
+    #[error(
+        "the minutes behind these days have more than {OTHERS_MAX} receipts, which are too many to look through; ask for other days"
+    )]
+    OtherReceipts,
     /// End users.
     #[error("these days have more than {END_USERS_MAX} end users, which are too many to list; ask for fewer days")]
     EndUsers,
@@ -120,15 +125,15 @@ impl<'q> EndUserSums<'q> {
     pub(in crate::ledger) fn add(&mut self, receipt: Result<Receipt, StoreError>) -> Result<(), Unsummed> {
         let Receipt { resolved, billed } = receipt?;
         let is_of_days = (self.from..=self.to).contains(&resolved.day());
-        // Those of others take time as well; where some minutes have so many, the days beside them do.
-        let seen = if is_of_days {
-            &mut self.of_days
+        // Those of others take time as well, but less: a quiet day before a busy midnight is to be summed up.
+        let (seen, most, bound) = if is_of_days {
+            (&mut self.of_days, SUMMED_MAX, EndUserBound::Receipts)
         } else {
-            &mut self.of_others
+            (&mut self.of_others, OTHERS_MAX, EndUserBound::OtherReceipts)
         };
         *seen = seen.saturating_add(1);
-        if *seen > SUMMED_MAX {
-            return Err(Unsummed::Beyond(EndUserBound::Receipts));
+        if *seen > most {
+            return Err(Unsummed::Beyond(bound));
         }
         if !is_of_days || self.key.is_some_and(|key| *key != billed.key) {
             return Ok(());
@@ -189,8 +194,10 @@ mod sum_pico {
     }
 }
 
-/// The most receipts of the days that are looked through, and the most of others.
+/// The most receipts of the days that are looked through.
 const SUMMED_MAX: u32 = 20_000;
+/// The most receipts of other days that are looked through for them.
+const OTHERS_MAX: u32 = 200_000;
 /// The most end users that are listed, those that are named by nobody as one.
 pub const END_USERS_MAX: usize = 1_000;
 
@@ -268,11 +275,14 @@ mod tests {
             let of_days = (0..20_000).map(|_| receipt(None, 3));
             sums(std::iter::repeat_n(other, others).chain(of_days).map(Ok))
         };
-        let Ok(EndUserUsage::Sums(rows)) = with_others(20_000) else {
+        let Ok(EndUserUsage::Sums(rows)) = with_others(200_000) else {
             panic!("as many as there may be");
         };
         assert_eq!((rows.len(), rows[0].requests), (1, 20_000));
-        assert_eq!(with_others(20_001), Ok(EndUserUsage::Beyond(EndUserBound::Receipts)));
+        let beyond = EndUserBound::OtherReceipts;
+        assert_eq!(with_others(200_001), Ok(EndUserUsage::Beyond(beyond)));
+        let words = beyond.to_string();
+        assert!(words.starts_with("the minutes behind these days have more than 200000 receipts"), "{words}");
     }
 
     #[test]
