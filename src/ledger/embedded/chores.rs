@@ -36,8 +36,9 @@ impl Committer {
     /// Deletes some of what has expired, and keeps what time it is: now and then for as long as there are keys or events, and else each day. Goes
     /// on in a moment where more has expired.
     pub(super) fn delete_expired_keys(&mut self) {
+        let began = monotonic();
         let pause = match self.delete_expired_and_keep_time() {
-            Ok(true) => KEYS_PAUSE,
+            Ok(true) => keys_pause(monotonic().saturating_duration_since(began)),
             Ok(false) => KEYS_EVERY,
             Err(error) => {
                 log::warn!("idempotency keys that have expired cannot be deleted: {error}");
@@ -102,12 +103,32 @@ impl Committer {
     }
 }
 
+/// How long the thread is there for others behind a step of deletions that `took` so long, where more has expired.
+fn keys_pause(took: Duration) -> Duration {
+    KEYS_PAUSE.max(took.saturating_mul(KEYS_PAUSE_STEPS))
+}
+
 /// How often idempotency keys are looked through for those that have expired.
 const KEYS_EVERY: Duration = Duration::from_secs(60);
-/// How long the thread is there for others while more of them have: a few times as long as it takes to delete some.
+/// How long the thread is there for others at least while more of them have.
 const KEYS_PAUSE: Duration = Duration::from_millis(100);
+/// The same by how long the step before took: a slow disk or long answers leave the thread to the debits for four fifths of the time.
+const KEYS_PAUSE_STEPS: u32 = 4;
 /// How often what was spent is looked through for periods that were over long ago.
 const SPENT_EVERY: Duration = Duration::from_secs(86_400);
 /// How long the thread is there for others while it does: a few times as long as it takes for some rows.
 const SPENT_PAUSE: Duration = Duration::from_millis(20);
 const SPENT_RETRY: Duration = Duration::from_secs(60);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_long_step_of_deletions_has_a_longer_pause_behind_it() {
+        for (took_ms, pause_ms) in [(0, 100), (25, 100), (26, 104), (2_000, 8_000)] {
+            let pause = keys_pause(Duration::from_millis(took_ms));
+            assert_eq!(pause, Duration::from_millis(pause_ms), "{took_ms}");
+        }
+    }
+}

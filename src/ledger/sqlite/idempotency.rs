@@ -238,7 +238,13 @@ fn delete_expired(t: &Transaction<'_>, now: Timestamp, most: i64) -> Result<(), 
     let sql = "SELECT seq, key, bytes FROM idempotency WHERE expires <= ?2 ORDER BY expires LIMIT ?1";
     let mut expired = t.prepare_cached(sql)?;
     let expired = expired.query_map([most, now.0], row)?.collect::<Result<Vec<_>, _>>()?;
+    let mut freed: i64 = 0;
     for (seq, key, bytes) in &expired {
+        // To free a page it is read: debits would wait behind a step of very long answers.
+        if freed > 0 && freed.saturating_add(*bytes) > EXPIRED_BYTES_AT_ONCE {
+            break;
+        }
+        freed = freed.saturating_add(*bytes);
         t.prepare_cached("DELETE FROM idempotency WHERE seq = ?1")?
             .execute([seq])?;
         count(t, key, -1, bytes.saturating_neg())?;
@@ -279,6 +285,8 @@ const KNOWN_TIME: &str = "known time";
 const EXPIRED_MORE: i64 = 10;
 /// How many are deleted at once where nothing is written.
 const EXPIRED_AT_ONCE: i64 = 1_000;
+/// How many bytes of answers are deleted at once, and one record in any case.
+const EXPIRED_BYTES_AT_ONCE: i64 = 16 * 1024 * 1024;
 
 const SCHEMA: &str = "
 CREATE TABLE IF NOT EXISTS idempotency (
