@@ -67,7 +67,7 @@ pub(super) enum Role {
     ToolCalls,
     ToolCall,
     Function,
-    /// What a tool is called with: text, or JSON of any kind, which is text as it stands.
+    /// What a tool is called with: text, or JSON of any other kind but null, which is text as it stands.
     Arguments,
     Text(Kind),
     Part(Kind),

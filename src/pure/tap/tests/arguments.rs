@@ -29,6 +29,8 @@ fn functions() -> Vec<(String, Vec<&'static str>)> {
         (r#"{"arguments":{}}"#.to_owned(), vec!["{}"]),
         (r#"{"arguments":"{\"a\":1}"}"#.to_owned(), vec![r#"{"a":1}"#]),
         (r#"{"arguments":null,"name":"f"}"#.to_owned(), vec!["f"]),
+        (r#"{"name":"f","arguments":true}"#.to_owned(), vec!["f", "true"]),
+        (r#"{"arguments":-1.50e3 ,"input":[]}"#.to_owned(), vec!["-1.50e3", "[]"]),
     ]
 }
 

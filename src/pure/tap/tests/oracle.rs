@@ -1,6 +1,9 @@
 //! What a stream tap must do, worked out the slow way: the whole stream at once, each event as a tree.
 
+use std::collections::BTreeMap;
+
 use serde_json::Value;
+use serde_json::value::RawValue;
 
 use crate::pure::error::provider_words::ProviderWords;
 use crate::pure::tap::accumulator::Identity;
@@ -45,11 +48,7 @@ pub(super) fn outcome(stream: &[u8], options: TapOptions) -> Outcome {
     let mut outcome = Outcome::default();
     let mut identity = Identity::default();
     for block in blocks(stream, options) {
-        let value = block
-            .data
-            .as_deref()
-            .and_then(|data| serde_json::from_slice::<Value>(data).ok());
-        let value = value.unwrap_or(Value::Null);
+        let value = block.data.as_deref().and_then(answer).unwrap_or(Value::Null);
         let is_done = block.data.as_deref().is_some_and(is_done);
         outcome.done |= is_done;
         identify(&value, &mut identity);
@@ -84,6 +83,55 @@ pub(super) fn outcome(stream: &[u8], options: TapOptions) -> Outcome {
     }
     outcome.finished |= outcome.done;
     outcome
+}
+
+/// The answer in `data`. What a tool is called with is a string in it: where it is none, and not null, the JSON as it stands.
+fn answer(data: &[u8]) -> Option<Value> {
+    let mut value: Value = serde_json::from_slice(data).ok()?;
+    let raw: &RawValue = serde_json::from_slice(data).ok()?;
+    for (place, function) in functions(raw) {
+        for key in ["arguments", "input"] {
+            let found = value.pointer_mut(&format!("{place}/{key}"));
+            if let (Some(json), Some(text)) = (member(function, key), found)
+                && !(text.is_null() || text.is_string())
+            {
+                *text = Value::from(json.get());
+            }
+        }
+    }
+    Some(value)
+}
+
+/// The functions that an answer calls, and where each stands in it.
+fn functions(answer: &RawValue) -> Vec<(String, &RawValue)> {
+    let mut functions = Vec::new();
+    for (n, choice) in elements(member(answer, "choices")) {
+        for place in ["delta", "message"] {
+            let Some(message) = member(choice, place) else { continue };
+            let place = format!("/choices/{n}/{place}");
+            if let Some(function) = member(message, "function_call") {
+                functions.push((format!("{place}/function_call"), function));
+            }
+            for (n, call) in elements(member(message, "tool_calls")) {
+                for kind in ["function", "custom"] {
+                    if let Some(function) = member(call, kind) {
+                        functions.push((format!("{place}/tool_calls/{n}/{kind}"), function));
+                    }
+                }
+            }
+        }
+    }
+    functions
+}
+
+fn elements(array: Option<&RawValue>) -> impl Iterator<Item = (usize, &RawValue)> {
+    let elements: Option<Vec<&RawValue>> = array.and_then(|array| serde_json::from_str(array.get()).ok());
+    elements.unwrap_or_default().into_iter().enumerate()
+}
+
+fn member<'a>(object: &'a RawValue, key: &str) -> Option<&'a RawValue> {
+    let mut members: BTreeMap<String, &'a RawValue> = serde_json::from_str(object.get()).ok()?;
+    members.remove(key)
 }
 
 /// Whether the data of every event is JSON: what an unreadable one delivers is not for the oracle to say.

@@ -38,12 +38,24 @@ fn usage_object() -> impl Strategy<Value = Value> {
     })
 }
 
+/// What a tool is called with: a string with JSON in it, or that JSON itself.
+fn arguments() -> impl Strategy<Value = Value> {
+    prop_oneof![
+        2 => text().prop_map(Value::from),
+        3 => (text(), text()).prop_map(|(key, text)| {
+            json!({"arguments": {"content": text}, "usage": {"prompt_tokens": 1}, key: [text, 1.5, true, [], null]})
+        }),
+        1 => text().prop_map(|text| json!([text, {}])),
+        1 => prop_oneof![Just(json!({})), Just(json!(-12.5)), Just(json!(true)), Just(Value::Null)],
+    ]
+}
+
 fn message() -> impl Strategy<Value = Value> {
     prop_oneof![
         4 => text().prop_map(|text| json!({"content": text})),
         1 => text().prop_map(|text| json!({"role": "assistant", "content": "", "reasoning": text, "reasoning_content": text})),
         1 => text().prop_map(|text| json!({"content": null, "refusal": text, "audio": {"id": "a", "transcript": text}})),
-        1 => (text(), text()).prop_map(|(name, arguments)| json!({"tool_calls": [
+        2 => (text(), arguments()).prop_map(|(name, arguments)| json!({"tool_calls": [
             {"index": 0, "id": "call", "type": "function", "function": {"name": name, "arguments": arguments}}]})),
         1 => (text(), text()).prop_map(|(text, thought)| json!({"content": [
             {"type": "text", "text": text}, {"type": "thinking", "thinking": [{"type": "text", "text": thought}]}],
@@ -297,6 +309,11 @@ let stream = if named { [b"event: message\n".to_vec(), stream].concat() } else {
 fn the_oracle_reads_what_it_should() {
     let value = json!({"choices": [{"delta": {"content": "one two"}}]});
     assert_eq!(oracle::text_tokens(&value, Encoding::O200k), 2);
+    let json = "{ \"a\":[1.50, \"\\u00e9\"] }";
+    let function = format!("{{\"name\":\"f\",\"arguments\": {json} }}");
+    let called = format!("data: {{\"choices\":[{{\"delta\":{{\"tool_calls\":[{{\"function\":{function}}}]}}}}]}}\n\n");
+    let expected = tokens::count("f", Encoding::O200k) + tokens::count(json, Encoding::O200k);
+    assert_eq!(outcome(called.as_bytes(), drop_usage()).delivered, expected);
     let stream = format!(": x\r\n\r\n{DELTA}{USAGE}");
     let outcome = outcome(stream.as_bytes(), drop_usage());
     assert_eq!(outcome.out, format!(": x\r\n\r\n{DELTA}{DONE}").into_bytes());
