@@ -6,6 +6,7 @@ use super::*;
 use crate::pure::ids::Tier;
 use crate::pure::usage::CompletionFrom;
 
+mod files;
 mod provider;
 
 fn parse(text: &str) -> Result<Config, ConfigError> {
@@ -34,33 +35,6 @@ fn an_empty_file_means_the_defaults() {
     assert_eq!(config.body_memory, expected);
 }
 
-/// A start waited for ever for somebody to write into it.
-#[test]
-fn what_is_no_file_is_refused_and_not_waited_for() {
-    let folder = tempfile::tempdir().unwrap();
-    let pipe = folder.path().join("tollgate.yaml");
-    let made = std::process::Command::new("mkfifo").arg(&pipe).status().unwrap();
-    assert!(made.success());
-    let (told, tells) = std::sync::mpsc::channel();
-    let link = folder.path().join("link.yaml");
-    std::os::unix::fs::symlink(&pipe, &link).unwrap();
-    let paths = [pipe, link, "/dev/zero".into()];
-    std::thread::spawn(move || paths.map(|path| told.send(Config::load(&path)).unwrap()));
-    for _ in 0..3 {
-        let loaded = tells.recv_timeout(Duration::from_secs(10)).unwrap();
-        let error = loaded.unwrap_err();
-        assert!(error.problem.starts_with("it is no regular file"), "{error}");
-    }
-    // What a shell pipes has no name, and ends.
-    let (reader, mut writer) = std::io::pipe().unwrap();
-    std::io::Write::write_all(&mut writer, b"base_path: /x\n").unwrap();
-    drop(writer);
-    let path = format!("/proc/self/fd/{}", std::os::fd::AsRawFd::as_raw_fd(&reader));
-    assert_eq!(Config::load(Path::new(&path)).unwrap().base_path, "/x");
-    let is_folder = Config::load(folder.path()).unwrap_err();
-    assert!(is_folder.problem.contains("directory"), "{is_folder}");
-}
-
 #[test]
 fn whole_answers_begin_within_the_time_of_streams_unless_they_have_their_own() {
     let times = |text: &str| {
@@ -82,40 +56,6 @@ fn the_longest_body_fits_in_the_memory_of_its_key() {
     assert_eq!(config.body_memory, expected);
     let config = parse("body_bytes_max: 1000000\nbody_memory_bytes_per_key_max: 1000000").unwrap();
     assert_eq!(config.body_memory.per_key, 1_000_000);
-}
-
-#[test]
-fn the_shipped_files_are_good() {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let mut config = Config::load(&root.join("conf/tollgate.yaml")).unwrap();
-    config.catalogue = root.join("conf/catalogue.yaml");
-    let catalogue = config.load_catalogue().unwrap();
-    assert!(catalogue.models().len() >= 25);
-    for tier in Tier::ALL {
-        assert!(
-            catalogue.models().iter().any(|model| model.tier == tier),
-            "no model of tier {tier:?}"
-        );
-    }
-}
-
-/// Those whose makers reason unseen unless they are told not to. When a client leaves, their providers charge for it.
-#[test]
-fn the_shipped_models_that_reason_unseen_say_so() {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let mut config = Config::load(&root.join("conf/tollgate.yaml")).unwrap();
-    config.catalogue = root.join("conf/catalogue.yaml");
-    let catalogue = config.load_catalogue().unwrap();
-    let reasons = |id: &str| {
-        ["openai/gpt-5", "openai/gpt-6", "google/gemini-3"]
-            .iter()
-            .any(|name| id.starts_with(name))
-    };
-    let models: Vec<_> = catalogue.models().iter().filter(|model| reasons(&model.id)).collect();
-    assert!(models.len() >= 11);
-    for model in models {
-        assert!(model.reasoning && model.tokens_per_second.is_some(), "{}", model.id);
-    }
 }
 
 #[test]
