@@ -282,7 +282,10 @@ mod tests {
         let beyond = EndUserBound::OtherReceipts;
         assert_eq!(with_others(200_001), Ok(EndUserUsage::Beyond(beyond)));
         let words = beyond.to_string();
-        assert!(words.starts_with("the minutes behind these days have more than 200000 receipts"), "{words}");
+        assert!(
+            words.starts_with("the minutes behind these days have more than 200000 receipts"),
+            "{words}"
+        );
     }
 
     #[test]
