@@ -99,7 +99,7 @@ impl Transport {
                 return Err(error.into_up());
             }
         };
-        let (is_reused, silence) = (connected.is_reused, connected.silence.take());
+        let (is_reused, idle_time) = (connected.is_reused, connected.idle_time.take());
         let mut upstream = UpstreamSession::new(connected, peer);
         let (fd, digest) = (upstream.fd(), upstream.digest());
         let exchanged = match plugin
@@ -113,8 +113,9 @@ impl Transport {
             Err(error) => Err(error),
         };
         let failed = exchanged.err();
-        // One over HTTP/2 that had other requests, or was heard since, worked when this one came.
-        let had_waited = is_reused && (!upstream.is_http2() || silence.is_some_and(|silence| silence.lasts()));
+        // One over HTTP/2 that was heard since its idle time ended worked then, and may have when this one came.
+        let is_unheard = idle_time.is_some_and(|idle_time| idle_time.lasts());
+        let had_waited = is_reused && (!upstream.is_http2() || is_unheard);
         let mut is_silent = false;
         if let Some(error) = &failed {
             is_silent = has_timed_out(error);

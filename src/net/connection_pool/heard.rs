@@ -23,15 +23,16 @@ impl Heard {
 }
 
 /// Whether anything was read from a connection since a moment of its life.
-pub(crate) struct Silence {
+#[derive(Clone)]
+pub(crate) struct IdleTime {
     reads: Arc<AtomicUsize>,
     before: usize,
 }
 
-impl Silence {
+impl IdleTime {
     /// Since now, by the count of reads that [`Heard`] keeps.
-    pub(super) fn begin(reads: &Arc<AtomicUsize>) -> Silence {
-        Silence {
+    pub(super) fn begin(reads: &Arc<AtomicUsize>) -> IdleTime {
+        IdleTime {
             reads: Arc::clone(reads),
             before: reads.load(Ordering::Relaxed),
         }

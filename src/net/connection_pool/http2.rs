@@ -19,7 +19,7 @@ use pingora::upstreams::peer::{HttpPeer, Peer as _};
 use pingora::{ErrorType, OkOrErr, OrErr, Result};
 use tokio::sync::watch;
 
-use super::heard::{Heard, Silence};
+use super::heard::{Heard, IdleTime};
 use crate::net::error_text::{ErrorText, http2_reason};
 use crate::net::hash_map::ByHash;
 
@@ -67,18 +67,20 @@ struct Open {
     idle_max: Duration,
     /// Since when it was seen to have none.
     idle_since: Mutex<Option<Instant>>,
+    /// That which ended when it last got a stream while it had none: it lasts as long as nothing is heard. None before it first did.
+    idle_time: Mutex<Option<IdleTime>>,
     /// Reads that brought something.
     reads: Arc<AtomicUsize>,
 }
 
 impl Http2 {
-    /// A stream of a connection that there is; and of one that had no other, whether anything was heard since. None where each has as many as
-    /// it takes.
-    pub(super) async fn stream(&self, peer: u64) -> Option<(Http2Session, Option<Silence>)> {
+    /// A stream of a connection that there is; and where nothing was heard from it since it had no stream, its idle time. None where each
+    /// has as many as it takes.
+    pub(super) async fn stream(&self, peer: u64) -> Option<(Http2Session, Option<IdleTime>)> {
         for _ in 0..TRIED_MAX {
-            let (promised, silence) = self.promise(peer)?;
+            let (promised, idle_time) = self.promise(peer)?;
             match promised.0.connection.spawn_stream().await {
-                Ok(Some(stream)) => return Some((stream, silence)),
+                Ok(Some(stream)) => return Some((stream, idle_time)),
                 // It ends, or has as many as it takes.
                 Ok(None) => {}
                 // It has ended, perhaps with an error (GOAWAY) while its last streams go on. Nothing was sent.
@@ -139,15 +141,15 @@ impl Http2 {
         drop(stream);
     }
 
-    /// A connection that has room for one more stream, which stays promised until what is returned is dropped; and its silence, if it has
-    /// no other.
-    fn promise(&self, peer: u64) -> Option<(Promised, Option<Silence>)> {
+    /// A connection that has room for one more stream, which stays promised until what is returned is dropped; and its idle time, if that
+    /// lasts.
+    fn promise(&self, peer: u64) -> Option<(Promised, Option<IdleTime>)> {
         let connections = self.lock();
         let open = connections.by_peer.get(&peer)?.iter().find(|open| open.has_room())?;
         let is_idle = open.promised.fetch_add(1, Ordering::Relaxed) == 0 && open.connection.is_idle();
         *open.idle_since.lock().unwrap_or_else(PoisonError::into_inner) = None;
-        let silence = is_idle.then(|| Silence::begin(&open.reads));
-        Some((Promised(Arc::clone(open)), silence))
+        let idle_time = open.idle_time(is_idle);
+        Some((Promised(Arc::clone(open)), idle_time))
     }
 
     /// Forgets those that have ended, and those that had no stream for too long, which end by it. Whether none is left.
@@ -186,6 +188,16 @@ impl Open {
         // Both are looked at with the pool locked; a stream that is counted and still promised is counted twice.
         self.is_settled.load(Ordering::Relaxed)
             && self.connection.free_stream_slots() > self.promised.load(Ordering::Relaxed)
+    }
+
+    /// The idle time of the connection, which gets a stream, unless something was heard since the first one that ended it. `is_idle`: this
+    /// one is the first. The others of a burst are on a connection that may have died before all of them.
+    fn idle_time(&self, is_idle: bool) -> Option<IdleTime> {
+        let mut idle_time = self.idle_time.lock().unwrap_or_else(PoisonError::into_inner);
+        if is_idle {
+            *idle_time = Some(IdleTime::begin(&self.reads));
+        }
+        idle_time.as_ref().filter(|idle_time| idle_time.lasts()).cloned()
     }
 
     fn stays(&self, now: Instant) -> bool {
@@ -254,6 +266,7 @@ async fn open(stream: Stream, peer: &HttpPeer, idle_max: Duration, times: Times)
         promised: AtomicUsize::new(0),
         idle_max,
         idle_since: Mutex::default(),
+        idle_time: Mutex::default(),
         reads,
     })
 }
@@ -292,7 +305,7 @@ impl Life {
         let Some(mut pings) = pings else {
             return std::future::pending().await;
         };
-        let mut silence = Silence::begin(&self.reads);
+        let mut idle_time = IdleTime::begin(&self.reads);
         loop {
             if pings.send_ping(Ping::opaque()).is_err() {
                 // It has ended, which its own future tells.
@@ -303,16 +316,16 @@ impl Life {
                 match tokio::time::timeout(self.times.pong_within, answered.as_mut()).await {
                     Ok(Ok(_)) => break,
                     Ok(Err(_)) => return std::future::pending().await,
-                    Err(_) if silence.lasts() => return,
-                    Err(_) => silence = Silence::begin(&self.reads),
+                    Err(_) if idle_time.lasts() => return,
+                    Err(_) => idle_time = IdleTime::begin(&self.reads),
                 }
             }
             // SETTINGS are the first thing that an upstream sends (RFC 9113 section 3.4).
             self.is_settled.store(true, Ordering::Relaxed);
             loop {
-                silence = Silence::begin(&self.reads);
+                idle_time = IdleTime::begin(&self.reads);
                 tokio::time::sleep(self.times.ping_after).await;
-                if silence.lasts() {
+                if idle_time.lasts() {
                     break;
                 }
             }

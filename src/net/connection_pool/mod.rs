@@ -19,7 +19,7 @@ use pingora::protocols::{IO, Stream};
 use pingora::upstreams::peer::{HttpPeer, Peer as _};
 use pingora::{Error, ErrorType, OkOrErr, Result};
 
-use self::heard::Silence;
+use self::heard::IdleTime;
 use self::http2::Http2;
 use self::idle::Idle;
 use super::bounded_stream::{BoundedStream, upstream_io_of};
@@ -50,8 +50,8 @@ pub(crate) struct Connected {
     pub(crate) session: HttpSession,
     /// Whether it was there before: over HTTP/1 it had waited in the pool, over HTTP/2 it may have had other requests.
     pub(crate) is_reused: bool,
-    /// Over HTTP/2, of a connection that was there and had no other request: whether anything has come over it since.
-    pub(crate) silence: Option<Silence>,
+    /// Over HTTP/2, of a connection that was there and had no request, or from which nothing was heard since: whether anything was by now.
+    pub(crate) idle_time: Option<IdleTime>,
     /// What it tells beside the session. Over HTTP/2 there is none.
     pub(crate) io: Option<Arc<UpstreamIo>>,
 }
@@ -110,14 +110,14 @@ impl ConnectionPool {
 
     /// A connection to a peer that is offered HTTP/2; `is_fresh`: a new one.
     async fn negotiated(&self, peer: &HttpPeer, is_fresh: bool) -> Result<Connected> {
-        let over_http2 = |stream, is_reused, silence| Connected {
+        let over_http2 = |stream, is_reused, idle_time| Connected {
             session: HttpSession::H2(stream),
             is_reused,
-            silence,
+            idle_time,
             io: None,
         };
-        if !is_fresh && let Some((stream, silence)) = self.http2.stream(peer.reuse_hash()).await {
-            return Ok(over_http2(stream, true, silence));
+        if !is_fresh && let Some((stream, idle_time)) = self.http2.stream(peer.reuse_hash()).await {
+            return Ok(over_http2(stream, true, idle_time));
         }
         let stream = self.connector.new_stream(peer).await?;
         let is_http2 = match stream.selected_alpn_proto() {
@@ -231,7 +231,7 @@ fn connected(stream: Stream, is_reused: bool, peer: &HttpPeer) -> Connected {
     Connected {
         session: HttpSession::H1(Http1::new_with_options(stream, peer)),
         is_reused,
-        silence: None,
+        idle_time: None,
         io,
     }
 }

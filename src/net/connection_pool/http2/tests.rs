@@ -265,27 +265,34 @@ async fn one_on_which_an_upstream_was_silent_gets_no_other_request() {
     assert_eq!(first.read_response_body().await.unwrap().unwrap(), "whole");
 }
 
-/// Each stream but a connection's first counted as one of a connection that had waited, also among many others.
+/// Each stream but a connection's first counted as one of a connection that had waited, also among many others; then of a burst on one that
+/// had died while it waited the first stream alone did.
 #[tokio::test]
-async fn a_connection_is_silent_that_had_no_other_stream_until_something_is_heard() {
+async fn the_idle_time_of_a_connection_lasts_for_all_its_streams_until_something_is_heard() {
     let (pool, peer, mut stream, mut far) = connected().await;
     let peer = peer.reuse_hash();
     far.settings(10).await;
     ask_for_head(&mut stream, 1, &mut far).await;
     pool.lock().by_peer[&peer][0].is_settled.store(true, Ordering::Relaxed);
-    let (beside, silence) = pool.stream(peer).await.unwrap();
-    assert!(silence.is_none(), "it had another stream");
+    let (beside, none) = pool.stream(peer).await.unwrap();
+    assert!(none.is_none(), "it had another stream");
     pool.release(stream, peer, false);
     pool.release(beside, peer, false);
-    let (mut alone, silence) = pool.stream(peer).await.unwrap();
-    let silence = silence.unwrap();
-    assert!(silence.lasts());
-    let (mut second, none) = pool.stream(peer).await.unwrap();
-    assert!(none.is_none());
+    let (mut first, of_first) = pool.stream(peer).await.unwrap();
+    let (mut second, of_second) = pool.stream(peer).await.unwrap();
+    let idle_times = [of_first.unwrap(), of_second.unwrap()];
+    assert!(idle_times.iter().all(IdleTime::lasts));
     // What was taken and not asked has no number.
-    ask_for_head(&mut alone, 3, &mut far).await;
-    assert!(!silence.lasts());
+    ask_for_head(&mut first, 3, &mut far).await;
+    assert!(!idle_times.iter().any(IdleTime::lasts));
+    let (third, none) = pool.stream(peer).await.unwrap();
+    assert!(none.is_none(), "it has answered");
     ask_for_head(&mut second, 5, &mut far).await;
+    for stream in [first, second, third] {
+        pool.release(stream, peer, false);
+    }
+    let (_stream, again) = pool.stream(peer).await.unwrap();
+    assert!(again.unwrap().lasts());
 }
 
 /// A repeat went over the next connection that there was, and a provider that ends all of them refused it once more.
