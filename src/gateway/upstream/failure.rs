@@ -234,9 +234,11 @@ fn failed_unread(call: &mut Call, verdict: Option<&Verdict>, error: &Error, cloc
 /// What an attempt that has failed says of its target, for the target's breaker.
 fn tell_breaker(call: &Call, cause: Cause, verdict: Option<&Verdict>, clock: &Clock) {
     let Some(attempt) = &call.attempt else { return };
-    // What it said is of this request alone, or it did not begin to work.
+    // What it said is of this request alone, or it could not be asked.
     let is_of_request = verdict.is_some_and(|verdict| verdict.is_of_request);
-    if is_of_request || matches!(cause, Cause::NoSocket | Cause::Untouched) {
+    // One may be refused with the connection that it is on. A repeat has a connection of its own.
+    let is_of_connection = cause == Cause::Untouched && !attempt.is_repeated;
+    if is_of_request || is_of_connection || cause == Cause::NoSocket {
         return attempt.inconclusive();
     }
     let retry_after_secs = verdict.and_then(|verdict| verdict.retry_after_secs);

@@ -225,25 +225,70 @@ async fn over_http2_a_request_that_was_refused_is_sent_once_more() {
     }
 }
 
-/// It was a failure like any other: while a provider replaced its connections, each model of it could be passed over.
-#[tokio::test]
-async fn over_http2_an_upstream_that_says_it_has_not_begun_has_not_failed() {
-    for refused in [
+/// How an upstream says that it has not begun.
+fn refusals() -> [FrameReply; 2] {
+    [
         FrameReply::default().reset_stream(Reason::REFUSED_STREAM),
         FrameReply::default().go_away_below(Reason::NO_ERROR).close(),
-    ] {
-        let (main, _spare, gateway) = reused(vec![refused]).await;
+    ]
+}
+
+/// How many breakers of the upstream are open.
+fn breakers_open(gateway: &Gateway) -> Decimal {
+    gateway.metrics().sum("tollgate_breaker_open", &[("provider", "main")])
+}
+
+/// It was a failure like any other: while a provider replaced its connections, each model of it could be passed over.
+#[tokio::test]
+async fn over_http2_an_upstream_that_refuses_a_request_once_and_answers_its_repeat_has_not_failed() {
+    for refused in refusals() {
+        let then = (0..6).flat_map(|_| [refused.clone(), whole()]).collect();
+        let (main, _spare, gateway) = reused(then).await;
         for _ in 0..6 {
-            let answer = gateway.http1.post("/llm/chat", request(SMALL)).await;
-            answer.error(502, "upstream_error");
+            gateway.http1.post("/llm/chat", request(SMALL)).await.ok();
         }
         assert_eq!(main.seen().len(), 1 + 2 * 6);
         for asked in main.seen()[1..].chunks(2) {
             assert_ne!(asked[0].connection, asked[1].connection, "the repeat is over a new one");
         }
-        let metrics = gateway.metrics();
-        let open = metrics.sum("tollgate_breaker_open", &[("provider", "main")]);
-        assert_eq!(open, Decimal::ZERO);
+        assert_eq!(breakers_open(&gateway), Decimal::ZERO);
+        gateway.check_books().await;
+    }
+}
+
+/// One that refused all requests was never passed over.
+#[tokio::test]
+async fn over_http2_an_upstream_that_refuses_the_repeats_too_is_passed_over_after_five() {
+    for refused in refusals() {
+        let (main, spare, gateway) = reused(vec![refused]).await;
+        for calls in 1..=5 {
+            assert_eq!(breakers_open(&gateway), Decimal::ZERO);
+            gateway.http1.post("/llm/chat", request(TWIN)).await.ok();
+            assert_eq!((main.seen().len(), spare.seen().len()), (1 + 2 * calls, calls));
+        }
+        assert_eq!(breakers_open(&gateway), Decimal::ONE);
+        gateway.http1.post("/llm/chat", request(TWIN)).await.ok();
+        assert_eq!((main.seen().len(), spare.seen().len()), (1 + 2 * 5, 6));
+        gateway.check_books().await;
+    }
+}
+
+/// All of them are on the connection that had died while it waited: each but the first got 502.
+#[tokio::test]
+async fn over_http2_each_request_of_a_burst_on_a_connection_that_had_died_is_sent_once_more() {
+    const CALLS: usize = 3;
+    for end in [FrameReply::default().close(), FrameReply::default().reset()] {
+        // It ends when all have come, and has said nothing since the first.
+        let unheard = vec![FrameReply::default().wait(&Cue::new()); CALLS - 1];
+        let (main, _spare, gateway) = reused([unheard, vec![end, whole()]].concat()).await;
+        let calls = (0..CALLS).map(|_| gateway.http1.post("/llm/chat", request(SMALL)));
+        for answer in join_all(calls).await {
+            answer.ok();
+        }
+        let connections: Vec<usize> = main.seen().iter().map(|seen| seen.connection).collect();
+        let (first, repeats) = connections.split_at(1 + CALLS);
+        assert_eq!(first, [0; 1 + CALLS]);
+        assert!(repeats.len() == CALLS && !repeats.contains(&0), "{repeats:?}");
         gateway.check_books().await;
     }
 }
