@@ -235,6 +235,11 @@ impl Attempt {
         self.candidate.breaker.succeeded(self.admitted, clock);
     }
 
+    /// The target failed; it may have said for how long, in seconds.
+    pub(super) fn failed(&self, clock: &Clock, retry_after_secs: Option<u64>) {
+        self.candidate.breaker.failed(self.admitted, clock, retry_after_secs);
+    }
+
     /// The outcome says nothing of whether the target works.
     pub(super) fn inconclusive(&self) {
         self.candidate.breaker.inconclusive(self.admitted);

@@ -2,7 +2,7 @@
 //! to several accounts. When its pause is over, one call at a time finds out whether the target is back, while the others go on passing
 //! it over. It counts by the time that passes: a clock that is set back lengthens no pause.
 
-use std::sync::atomic::{AtomicI64, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicU8, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use crate::clock::Clock;
@@ -24,6 +24,8 @@ pub(crate) struct Breaker {
     probed_until: AtomicI64,
     /// How often it has opened, modulo 2^32.
     openings: AtomicU32,
+    /// While it is open: what the calls that began before came to, one of [`NOT_HEARD`], [`ANSWERED`] and [`OUTDATED`].
+    earlier_calls: AtomicU8,
     /// The accounts that got completions which cannot be, and when they did last: fewer than [`ACCOUNTS_DECEIVED`].
     deceived: Mutex<Vec<(AccountId, i64)>>,
     /// Which of the gateway's credentials the target refused last; 0 while it takes them.
@@ -83,11 +85,14 @@ impl Breaker {
         self.open_until() == 0 && answered_at != 0 && answered_at >= since_ms
     }
 
-    /// The target answered this call. That ends no pause; and where the call began before the breaker opened, it ends nothing at all: how the
-    /// target fared then is no news.
+    /// The target answered this call. That ends no pause; and where the call began before the breaker opened, it does not close it: how the
+    /// target fares with calls that begin now it does not say.
     pub(crate) fn succeeded(&self, admitted: Admitted, clock: &Clock) {
         let open_until = self.open_until.load(Ordering::Relaxed);
-        if open_until != 0 && admitted.openings != self.openings.load(Ordering::Relaxed) {
+        if open_until != 0 && self.is_earlier(admitted) {
+            let _known = self
+                .earlier_calls
+                .compare_exchange(NOT_HEARD, ANSWERED, Ordering::Relaxed, Ordering::Relaxed);
             return;
         }
         let now_ms = clock.passed_ms().max(1);
@@ -150,35 +155,64 @@ impl Breaker {
         }
     }
 
-    /// The target failed; it may have said for how long.
-    pub(crate) fn failed(&self, clock: &Clock, retry_after_secs: Option<u64>) {
+    /// The target failed this call; it may have said for how long, in seconds. Where the call began before the breaker opened, that is one of
+    /// the failures which opened it, though it came later: only what the target asks for counts then, and a call that probes keeps its place.
+    pub(crate) fn failed(&self, admitted: Admitted, clock: &Clock, retry_after_secs: Option<u64>) {
         let now_ms = clock.passed_ms();
+        // One that asks for no pause has failed as any other.
+        let asked = retry_after_secs.filter(|secs| *secs > 0);
+        let asked = asked.map(|secs| secs.min(RETRY_AFTER_SECS_MAX).saturating_mul(1000));
+        let asked_ms = asked.map(|millis| i64::try_from(millis).unwrap_or(0));
+        let is_open = self.open_until() != 0;
+        if is_open && self.is_earlier(admitted) {
+            if let Some(pause_ms) = asked_ms {
+                self.pause_for(pause_ms, now_ms);
+            }
+            return;
+        }
+        if is_open {
+            self.earlier_calls.store(OUTDATED, Ordering::Relaxed);
+        }
         let before = self.failures.fetch_add(1, Ordering::Relaxed);
         let last = self.failed_at.swap(now_ms, Ordering::Relaxed);
         if before == 0 || now_ms.saturating_sub(last) > HEARD_WITHIN_MS {
             self.failing_since.store(now_ms, Ordering::Relaxed);
         }
         let failures = before.saturating_add(1);
-        // One that asks for no pause has failed as any other.
-        let asked = retry_after_secs.filter(|secs| *secs > 0);
-        let asked = asked.map(|secs| secs.min(RETRY_AFTER_SECS_MAX).saturating_mul(1000));
-        let open = self.open_until.load(Ordering::Relaxed) != 0;
-        let pause = match asked {
-            Some(millis) => i64::try_from(millis).unwrap_or(0),
-            None if open || failures >= FAILURES_IN_A_ROW => COOL_DOWN_MS,
+        let pause_ms = match asked_ms {
+            Some(asked_ms) => asked_ms,
+            None if is_open || failures >= FAILURES_IN_A_ROW => COOL_DOWN_MS,
             None => return,
         };
-        self.open_for(pause, now_ms);
+        self.open_for(pause_ms, now_ms);
+    }
+
+    /// Opens for so long, or leaves it open for longer. What is being found out decides nothing any more.
+    fn open_for(&self, pause_ms: i64, now_ms: i64) {
+        self.pause_for(pause_ms, now_ms);
+        self.probed_until.store(0, Ordering::Relaxed);
     }
 
     /// Opens for so long, or leaves it open for longer.
-    fn open_for(&self, pause_ms: i64, now_ms: i64) {
+    fn pause_for(&self, pause_ms: i64, now_ms: i64) {
         // Never 0, which is closed.
         let until = now_ms.saturating_add(pause_ms).max(1);
         if self.open_until.fetch_max(until, Ordering::Relaxed) == 0 {
             self.openings.fetch_add(1, Ordering::Relaxed);
+            self.earlier_calls.store(NOT_HEARD, Ordering::Relaxed);
         }
-        self.probed_until.store(0, Ordering::Relaxed);
+    }
+
+    /// Whether a call began before the breaker last opened.
+    fn is_earlier(&self, admitted: Admitted) -> bool {
+        admitted.openings != self.openings.load(Ordering::Relaxed)
+    }
+
+    /// Whether so many calls in a row have failed that the target does not work, rather than being busy, and none that began before them was
+    /// answered since.
+    fn is_failing(&self) -> bool {
+        self.failures.load(Ordering::Relaxed) >= FAILURES_IN_A_ROW
+            && self.earlier_calls.load(Ordering::Relaxed) != ANSWERED
     }
 }
 
@@ -188,8 +222,7 @@ impl Breaker {
 pub(crate) fn is_provider_down<'b>(targets: impl Iterator<Item = &'b Breaker> + Clone, clock: &Clock) -> bool {
     let now_ms = clock.passed_ms();
     // One that asks to be left alone for a moment is busy, and one whose reports are not believed answers.
-    let is_failing = |target: &&Breaker| target.failures.load(Ordering::Relaxed) >= FAILURES_IN_A_ROW;
-    let failing = targets.clone().filter(is_failing);
+    let failing = targets.clone().filter(|target| target.is_failing());
     let is_one_open = failing.clone().any(|target| target.open_until() > now_ms);
     let open = failing.filter(|target| target.open_until() != 0);
     let failing_since = open.map(|target| target.failing_since.load(Ordering::Relaxed)).max();
@@ -201,6 +234,12 @@ pub(crate) fn is_provider_down<'b>(targets: impl Iterator<Item = &'b Breaker> + 
     is_one_open && !targets.clone().any(|target| target.has_answered_since(since_ms))
 }
 
+/// Of the calls from before an opening none was answered since.
+const NOT_HEARD: u8 = 0;
+/// One was: the failures that opened it were not all that the target did.
+const ANSWERED: u8 = 1;
+/// One that began since the opening has failed: what earlier ones come to is no news.
+const OUTDATED: u8 = 2;
 /// Accounts that have to see it.
 const ACCOUNTS_DECEIVED: usize = 3;
 /// Within how long.

@@ -178,7 +178,7 @@ fn follow(ctx: &mut Ctx, cause: Cause, error: &Error, clock: &Clock) -> Next {
         (Next::Another, _) => give_up_target(ctx, (cause, error), verdict, clock),
         (Next::End, Cause::BrokeOff) => {
             if let Some(attempt) = &call.attempt {
-                attempt.candidate.breaker.failed(clock, None);
+                attempt.failed(clock, None);
             }
             if matches!(&call.answer, Answer::Metered(meter) if !meter.is_stream()) {
                 discard_gathered(call);
@@ -242,7 +242,7 @@ fn tell_breaker(call: &Call, cause: Cause, verdict: Option<&Verdict>, clock: &Cl
         return attempt.inconclusive();
     }
     let retry_after_secs = verdict.and_then(|verdict| verdict.retry_after_secs);
-    attempt.candidate.breaker.failed(clock, retry_after_secs);
+    attempt.failed(clock, retry_after_secs);
 }
 
 fn next(call: &Call, cause: Cause) -> Next {

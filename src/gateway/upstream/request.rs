@@ -72,9 +72,9 @@ pub(in crate::gateway) async fn peer(
 fn no_address(call: &mut Call, clock: &Clock) {
     recorder::attempt(call);
     let Some(attempt) = &call.attempt else { return };
-    let (candidate, breaker) = (&attempt.candidate, &attempt.candidate.breaker);
+    let candidate = &attempt.candidate;
     // Once it is passed over, the resolver's own warnings are enough.
-    let level = match breaker.open_until() {
+    let level = match candidate.breaker.open_until() {
         0 => log::Level::Warn,
         _ => log::Level::Debug,
     };
@@ -83,7 +83,7 @@ fn no_address(call: &mut Call, clock: &Clock) {
         "provider {} has no known address",
         candidate.upstream.provider.name
     );
-    breaker.failed(clock, None);
+    attempt.failed(clock, None);
     call.tried.push(candidate.index);
     call.failure = Some(Box::new(ApiError::UpstreamUnreachable));
     if let Some(recorder) = call.recorder() {

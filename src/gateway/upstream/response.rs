@@ -198,7 +198,7 @@ pub(in crate::gateway) fn piece(
                 if Verdict::of_code(code).is_requests_fault() {
                     refuses_request(call);
                 } else if let Some(attempt) = &call.attempt {
-                    attempt.candidate.breaker.failed(clock, None);
+                    attempt.failed(clock, None);
                 }
             }
             return Ok(());
@@ -304,7 +304,7 @@ fn about_operator(call: &Call) -> Option<&'static str> {
 fn failed_within(call: &mut Call, clock: &Clock) {
     call.failed_within = true;
     if let Some(attempt) = &call.attempt {
-        attempt.candidate.breaker.failed(clock, None);
+        attempt.failed(clock, None);
     }
 }
 

@@ -20,6 +20,11 @@ impl Breaker {
     fn answers(&self, clock: &Clock) {
         self.succeeded(self.admit_anyway(), clock);
     }
+
+    /// Fails a call that begins now.
+    fn fails(&self, clock: &Clock, retry_after_secs: Option<u64>) {
+        self.failed(self.admit_anyway(), clock, retry_after_secs);
+    }
 }
 
 #[test]
@@ -27,13 +32,13 @@ fn after_a_pause_one_call_at_a_time_finds_out() {
     let (breaker, clock) = (Breaker::default(), clock());
     for _ in 0..FAILURES_IN_A_ROW {
         assert!(breaker.admits(&clock));
-        breaker.failed(&clock, None);
+        breaker.fails(&clock, None);
     }
     assert!(!breaker.admits(&clock));
     clock.advance(COOL_DOWN_MS);
     assert!(breaker.admits(&clock), "the first finds out");
     assert!(!breaker.admits(&clock), "the others wait for it");
-    breaker.failed(&clock, None);
+    breaker.fails(&clock, None);
     assert!(!breaker.admits(&clock), "one failure is enough to open it again");
     clock.advance(COOL_DOWN_MS);
     assert!(breaker.admits(&clock));
@@ -41,7 +46,7 @@ fn after_a_pause_one_call_at_a_time_finds_out() {
     assert!(breaker.admits(&clock), "a call that never ends does not keep it open");
     breaker.answers(&clock);
     assert!(breaker.admits(&clock) && breaker.admits(&clock), "closed");
-    breaker.failed(&clock, None);
+    breaker.fails(&clock, None);
     assert!(breaker.admits(&clock), "and the count begins anew");
 }
 
@@ -73,7 +78,7 @@ fn a_provider_is_down_when_none_of_its_targets_that_are_asked_answers() {
     let clock = clock();
     let [used, other, unused] = [(); 3].map(|()| Breaker::default());
     let is_down = || is_provider_down([&used, &other, &unused].into_iter(), &clock);
-    let fails = |target: &Breaker| (0..FAILURES_IN_A_ROW).for_each(|_| target.failed(&clock, None));
+    let fails = |target: &Breaker| (0..FAILURES_IN_A_ROW).for_each(|_| target.fails(&clock, None));
     assert!(!is_down());
     other.answers(&clock);
     clock.advance(1_000);
@@ -81,20 +86,20 @@ fn a_provider_is_down_when_none_of_its_targets_that_are_asked_answers() {
     assert!(!is_down(), "the other one has answered a moment ago");
     clock.advance(HEARD_WITHIN_MS);
     assert!(!is_down(), "the pause is over");
-    used.failed(&clock, None);
+    used.fails(&clock, None);
     assert!(is_down(), "the other one was not heard of since");
     other.answers(&clock);
     assert!(!is_down());
     for _ in 0..60 {
         clock.advance(COOL_DOWN_MS);
-        used.failed(&clock, None);
+        used.fails(&clock, None);
     }
     assert!(!is_down(), "one model that fails for long is not all of its provider");
     fails(&other);
     assert!(is_down());
     clock.advance(COOL_DOWN_MS);
     other.answers(&clock);
-    used.failed(&clock, None);
+    used.fails(&clock, None);
     assert!(!is_down());
 }
 
@@ -105,11 +110,11 @@ fn a_target_that_is_busy_makes_no_provider_down() {
     let [asked, unused] = [(); 2].map(|()| Breaker::default());
     let is_down = || is_provider_down([&asked, &unused].into_iter(), &clock);
     for _ in 0..FAILURES_IN_A_ROW - 1 {
-        asked.failed(&clock, Some(1));
+        asked.fails(&clock, Some(1));
         assert!(!asked.admits(&clock) && !is_down());
         clock.advance(1_000);
     }
-    asked.failed(&clock, Some(1));
+    asked.fails(&clock, Some(1));
     assert!(is_down(), "so many in a row are a failure");
     asked.answers(&clock);
     for name in ["a", "b", "c"] {
@@ -123,12 +128,12 @@ fn a_target_that_is_busy_makes_no_provider_down() {
 fn a_failure_of_long_ago_is_none_of_the_row_that_makes_a_provider_down() {
     let clock = clock();
     let [one, other] = [(); 2].map(|()| Breaker::default());
-    one.failed(&clock, None);
+    one.fails(&clock, None);
     clock.advance(HEARD_WITHIN_MS);
     other.answers(&clock);
     clock.advance(2 * HEARD_WITHIN_MS);
     for _ in 1..FAILURES_IN_A_ROW {
-        one.failed(&clock, None);
+        one.fails(&clock, None);
     }
     assert!(!one.admits(&clock));
     assert!(is_provider_down([&one, &other].into_iter(), &clock));
@@ -137,7 +142,7 @@ fn a_failure_of_long_ago_is_none_of_the_row_that_makes_a_provider_down() {
 #[test]
 fn an_answer_to_an_earlier_call_ends_no_pause() {
     let (breaker, clock) = (Breaker::default(), clock());
-    breaker.failed(&clock, Some(30));
+    breaker.fails(&clock, Some(30));
     clock.advance(5);
     breaker.answers(&clock);
     clock.advance(29_994);
@@ -150,7 +155,7 @@ fn an_answer_to_an_earlier_call_ends_no_pause() {
 #[test]
 fn a_clock_that_is_set_back_lengthens_no_pause() {
     let (breaker, clock) = (Breaker::default(), clock());
-    breaker.failed(&clock, Some(10));
+    breaker.fails(&clock, Some(10));
     clock.set_by(-3_600_000);
     assert!(!breaker.admits(&clock));
     clock.advance(10_000);
@@ -170,7 +175,7 @@ fn a_call_that_was_inconclusive_ends_no_row_and_no_pause_and_lets_the_next_one_f
     for _ in 0..FAILURES_IN_A_ROW {
         let refused = breaker.admit(&clock).unwrap();
         breaker.inconclusive(refused);
-        breaker.failed(&clock, None);
+        breaker.fails(&clock, None);
     }
     assert!(!breaker.admits(&clock));
     clock.advance(COOL_DOWN_MS);
@@ -197,13 +202,13 @@ fn an_answer_to_a_call_from_before_the_opening_does_not_close_it() {
     let (breaker, clock) = (Breaker::default(), clock());
     let before = breaker.admit(&clock).unwrap();
     for _ in 0..FAILURES_IN_A_ROW {
-        breaker.failed(&clock, None);
+        breaker.fails(&clock, None);
     }
     clock.advance(COOL_DOWN_MS);
     breaker.succeeded(before, &clock);
     assert_ne!(breaker.open_until(), 0);
     assert!(breaker.admits(&clock) && !breaker.admits(&clock), "one finds out");
-    breaker.failed(&clock, None);
+    breaker.fails(&clock, None);
     assert!(
         is_provider_down([&breaker].into_iter(), &clock),
         "it is no answer since"
@@ -214,9 +219,65 @@ fn an_answer_to_a_call_from_before_the_opening_does_not_close_it() {
     assert_eq!(breaker.open_until(), 0);
     // Of the next outage it is one from before.
     for _ in 0..FAILURES_IN_A_ROW {
-        breaker.failed(&clock, None);
+        breaker.fails(&clock, None);
     }
     clock.advance(COOL_DOWN_MS);
     breaker.succeeded(after, &clock);
     assert_ne!(breaker.open_until(), 0);
+}
+
+/// Five calls in flight that were refused had a provider told of as down that had answered all others.
+#[test]
+fn answers_to_calls_from_before_an_opening_say_that_the_provider_is_not_down() {
+    for retry_after_secs in [None, Some(20)] {
+        let (breaker, clock) = (Breaker::default(), clock());
+        let is_down = || is_provider_down([&breaker].into_iter(), &clock);
+        let calls: Vec<Admitted> = (0..50).map(|_| breaker.admit(&clock).unwrap()).collect();
+        let (refused, answered) = calls.split_at(5);
+        for call in refused {
+            breaker.failed(*call, &clock, retry_after_secs);
+        }
+        assert_eq!(
+            is_down(),
+            retry_after_secs.is_none(),
+            "one that asks for a pause is busy"
+        );
+        for call in answered {
+            breaker.succeeded(*call, &clock);
+        }
+        assert!(!is_down(), "{retry_after_secs:?}");
+        assert!(!breaker.admits(&clock), "and none of them has closed it");
+        for _ in 0..FAILURES_IN_A_ROW {
+            clock.advance(20_000);
+            let probe = breaker.admit(&clock).unwrap();
+            breaker.failed(probe, &clock, None);
+        }
+        assert!(is_down(), "{retry_after_secs:?}");
+        breaker.succeeded(calls[0], &clock);
+        assert!(is_down(), "calls that began since fail");
+    }
+}
+
+/// Each of those that hung opened it for another ten seconds, and what the call found out that probed it closed nothing.
+#[test]
+fn failures_of_calls_from_before_an_opening_lengthen_no_pause_and_take_no_place() {
+    let (breaker, clock) = (Breaker::default(), clock());
+    let hung = breaker.admit(&clock).unwrap();
+    let opens = || (0..FAILURES_IN_A_ROW).for_each(|_| breaker.fails(&clock, None));
+    opens();
+    clock.advance(COOL_DOWN_MS - 1);
+    breaker.failed(hung, &clock, None);
+    clock.advance(1);
+    let probe = breaker.admit(&clock).unwrap();
+    breaker.failed(hung, &clock, Some(0));
+    assert!(!breaker.admits(&clock), "one finds out");
+    breaker.succeeded(probe, &clock);
+    assert!(breaker.admits(&clock) && breaker.admits(&clock), "closed");
+    // A pause that it asks for counts whenever it asks.
+    opens();
+    breaker.failed(hung, &clock, Some(30));
+    clock.advance(29_999);
+    assert!(!breaker.admits(&clock));
+    clock.advance(1);
+    assert!(breaker.admits(&clock));
 }

@@ -83,8 +83,9 @@ async fn what_the_ledger_does_not_answer_is_raised_again_as_the_same_event() {
     let (snapshot, stops) = (snapshot(folder.path()), Arc::default());
     let failing = || {
         for target in snapshot.candidates.values().flat_map(|targets| targets.all()) {
-            target.breaker.failed(&clock, Some(60));
-            (0..5).for_each(|_| target.breaker.failed(&clock, None));
+            let fails = |secs| target.breaker.failed(target.breaker.admit_anyway(), &clock, secs);
+            fails(Some(60));
+            (0..5).for_each(|_| fails(None));
         }
     };
     failing();
