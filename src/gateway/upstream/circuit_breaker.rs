@@ -28,6 +28,8 @@ pub(crate) struct Breaker {
     earlier_calls: AtomicU8,
     /// The accounts that got completions which cannot be, and when they did last: fewer than [`ACCOUNTS_DECEIVED`].
     deceived: Mutex<Vec<(AccountId, i64)>>,
+    /// The credential that it is asked with now; 0 before it is known.
+    credential: AtomicU64,
     /// Which of the gateway's credentials the target refused last; 0 while it takes them.
     refused_credential: AtomicU64,
 }
@@ -141,9 +143,17 @@ impl Breaker {
         self.refused_credential.load(Ordering::Relaxed) == credential
     }
 
+    /// From now on the target is asked with this credential, which is named by a number other than 0.
+    pub(crate) fn asks_with(&self, credential: u64) {
+        self.credential.store(credential, Ordering::Relaxed);
+    }
+
     /// Notes what an answer says of a credential; whether that is new. An answer to a call from before a reload that changed it says nothing of
     /// the new one.
     pub(crate) fn note_credential_refused(&self, credential: u64, refused: bool) -> bool {
+        if credential != self.credential.load(Ordering::Relaxed) {
+            return false;
+        }
         // A store for each answer would make all threads share a line of the cache.
         match (self.refuses_credential(credential), refused) {
             (false, true) => self.refused_credential.swap(credential, Ordering::Relaxed) != credential,

@@ -54,11 +54,13 @@ impl Candidates {
         &self.all
     }
 
+    /// Those of a model of a configuration that comes into force: from now on they are asked with its credentials.
     pub(crate) fn of(upstreams: &BTreeMap<String, Arc<Upstream>>, model: &Model) -> Candidates {
         let candidate = |(index, target): (usize, &Target)| {
             let upstream = Arc::clone(upstreams.get(&target.provider)?);
             let breaker = upstream.breaker(&target.model);
             let credential = fingerprint(&upstream.provider);
+            breaker.asks_with(credential);
             Some(Candidate {
                 index,
                 upstream,

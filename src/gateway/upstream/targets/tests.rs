@@ -59,7 +59,23 @@ fn a_refused_credential_is_known_of_the_target_until_an_answer_or_another_creden
             "nor is it news"
         );
     }
-    assert!(target(&again, "a/one").refuses_credential());
-    assert!(target(&again, "a/two").note_credential_refused(false));
-    assert!(!target(&again, "a/one").refuses_credential());
+    let back = load("one", json!({}));
+    assert!(target(&back, "a/one").refuses_credential());
+    assert!(target(&back, "a/two").note_credential_refused(false));
+    assert!(!target(&back, "a/one").refuses_credential());
+}
+
+/// One that was refused with the credential from before had it forgotten that the new one is refused, too: no alarm told of that.
+#[test]
+fn an_answer_to_a_call_from_before_a_reload_says_nothing_of_the_credential_since() {
+    let (folder, upstreams) = (tempfile::tempdir().unwrap(), Upstreams::default());
+    let load = |key: &str| target(&load(folder.path(), &upstreams, key, json!({})), "a/one");
+    let (before, now) = (load("one"), load("two"));
+    assert!(now.note_credential_refused(true));
+    for refused in [true, false] {
+        assert!(!before.note_credential_refused(refused), "{refused}");
+        assert!(now.refuses_credential(), "{refused}");
+    }
+    assert!(!before.refuses_credential());
+    assert!(now.note_credential_refused(false));
 }
