@@ -290,6 +290,10 @@ impl Call {
         let Some(mut admission) = self.admission.take() else {
             return;
         };
+        // Of one that ended before its target had answered or failed. After that it changes nothing.
+        if let Some(attempt) = &self.attempt {
+            attempt.inconclusive();
+        }
         if let Some(answer) = self
             .capture
             .take()

@@ -127,8 +127,13 @@ async fn next_of_long(
         return Ok(None);
     };
     let edited = long_body::edited(&call.body, &edit_for(&candidate, admission)).await;
-    let body = edited.map_err(not_ready)?;
-    Ok(Some(attempt(call, (candidate, admitted), body)))
+    match edited {
+        Ok(body) => Ok(Some(attempt(call, (candidate, admitted), body))),
+        Err(error) => {
+            candidate.breaker.inconclusive(admitted);
+            Err(not_ready(error))
+        }
+    }
 }
 
 fn not_ready(_: ApiError) -> Box<Error> {

@@ -117,6 +117,38 @@ async fn a_refusal_of_the_request_is_no_failure_though_its_client_has_left() {
     gateway.check_books().await;
 }
 
+/// Whether its target is back was left open then, and the others waited ten seconds for it.
+#[tokio::test]
+async fn a_client_that_leaves_an_answer_which_finds_out_lets_the_next_call_find_out() {
+    let cue = Cue::new();
+    let long = Reply::stream().role().text("Hello").wait(&cue);
+    let main = Upstream::by(move |number, _| match number {
+        0..5 => Reply::status(500),
+        5..8 => long.clone(),
+        _ => Reply::stream_of(&["Hi"], 9, 1),
+    })
+    .await;
+    let spare = Upstream::always(Reply::stream_of(&["Hi"], 9, 1)).await;
+    let gateway = Setup::over(&main).spare(&spare).start().await;
+    for _ in 0..5 {
+        gateway.http1.post("/llm/chat", streaming(TWIN)).await.ok();
+    }
+    gateway.clock.advance(10_000);
+    for call in 6..=8 {
+        let mut events = gateway.http1.stream("/llm/chat", streaming(TWIN)).await.ok();
+        events.next().await.unwrap();
+        assert_eq!((main.seen().len(), spare.seen().len()), (call, 5));
+        drop(events);
+        // Its call is closed by then.
+        gateway.spent().await;
+    }
+    for call in 9..=11 {
+        gateway.http1.post("/llm/chat", streaming(TWIN)).await.ok();
+        assert_eq!((main.seen().len(), spare.seen().len()), (call, 5));
+    }
+    gateway.check_books().await;
+}
+
 /// How long a connection may take: longer than a stalled machine takes to admit a call.
 const CONNECT_MS: u64 = 1_500;
 
