@@ -198,7 +198,7 @@ impl Upstream {
             #[cfg(target_os = "linux")]
             user_timeout: Duration::ZERO,
         });
-        if url.tls && self.provider.http2 {
+        if offers_http2(&self.provider) {
             options.alpn = ALPN::H2H1;
             options.max_h2_streams = HTTP2_STREAMS_MAX;
             options.h2_stream_window_size = Some(HTTP2_STREAM_WINDOW_BYTES);
@@ -261,19 +261,15 @@ fn uri(base: &BaseUrl, path: &str) -> Result<Uri, String> {
         .map_err(|_| format!("base_url: {path:?} is no path of a request"))
 }
 
-/// The headers of each request: ours, and the configuration's own. Those that the request's framing and authority rest on, and
-/// those of one connection, of which HTTP/2 has none, cannot be among these.
+/// The headers of each request: ours, and the configuration's own. Those that the request's framing and authority rest on cannot be among
+/// these, nor those of one connection where it may be one over HTTP/2, which has none of them (RFC 9113 section 8.2.2).
 fn headers(provider: &Provider, accept: HeaderValue) -> Result<HeaderMap, String> {
-    const OURS: [&str; 11] = [
+    const OURS: [&str; 7] = [
         "host",
         "content-length",
         "content-type",
         "transfer-encoding",
         "connection",
-        "keep-alive",
-        "proxy-connection",
-        "upgrade",
-        "te",
         "accept-encoding",
         "expect",
     ];
@@ -295,12 +291,23 @@ fn headers(provider: &Provider, accept: HeaderValue) -> Result<HeaderMap, String
     for (name, value) in &provider.headers {
         let bad = || format!("headers: {name:?} cannot be set");
         let name = HeaderName::from_bytes(name.as_bytes()).map_err(|_| bad())?;
-        if OURS.contains(&name.as_str()) {
+        let is_bad = match name.as_str() {
+            // Anything else asks for an encoding of the answer that is not read.
+            "te" => value.as_str() != "trailers",
+            "keep-alive" | "proxy-connection" | "upgrade" => offers_http2(provider),
+            name => OURS.contains(&name),
+        };
+        if is_bad {
             return Err(bad());
         }
         headers.insert(name, HeaderValue::from_str(value).map_err(|_| bad())?);
     }
     Ok(headers)
+}
+
+/// Whether a provider is asked over HTTP/2, where it chooses that.
+fn offers_http2(provider: &Provider) -> bool {
+    provider.base_url.tls && provider.http2
 }
 
 /// Reads the certificates of a private authority; each must parse, for Pingora takes that as given.
@@ -352,44 +359,4 @@ const HTTP2_CONNECTION_WINDOW_BYTES: u32 = 1 << 28;
 const FIRST_ANSWERS_MAX: Duration = Duration::from_secs(3);
 
 #[cfg(test)]
-mod tests {
-    use std::path::Path;
-
-    use super::*;
-
-    #[test]
-    fn a_host_is_forgotten_once_nothing_uses_it() {
-        let upstreams = Upstreams::default();
-        let load = |host: &str| {
-            let provider = format!("{{ base_url: \"http://{host}:1/v1\", api_key_env: KEY }}");
-            let text = format!("providers: {{ main: {provider} }}");
-            let config = Config::parse(Path::new("t.yaml"), &text, &|_| Some("secret".to_owned())).unwrap();
-            upstreams.for_config(&config).unwrap()
-        };
-        let known = || {
-            let hosts = upstreams.hosts.lock().unwrap();
-            let mut names: Vec<String> = hosts.keys().map(|(host, ..)| host.clone()).collect();
-            names.sort();
-            names
-        };
-        let first = load("a.example");
-        let second = load("b.example");
-        assert_eq!(known(), ["a.example", "b.example"], "the old configuration is in force");
-        drop(first);
-        let third = load("b.example");
-        assert_eq!(known(), ["b.example"]);
-        assert!(Arc::ptr_eq(&second["main"].host, &third["main"].host));
-    }
-
-    /// Each request that had one failed at a provider that speaks HTTP/2.
-    #[test]
-    fn a_header_of_one_connection_cannot_be_set() {
-        for name in ["connection", "Keep-Alive", "proxy-connection", "te", "upgrade"] {
-            let provider = format!("p: {{ base_url: \"http://a\", headers: {{ {name}: x }} }}");
-            let text = format!("providers: {{ {provider} }}");
-            let config = Config::parse(Path::new("t.yaml"), &text, &|_| None).unwrap();
-            let problem = format!("providers.p: headers: {name:?} cannot be set");
-            assert_eq!(problems(&config), [problem]);
-        }
-    }
-}
+mod tests;
