@@ -82,8 +82,11 @@ impl ReplayBuffer {
         }
     }
 
-    /// Keeps at most so many settlements from now on: the oldest go, where any may.
+    /// Keeps at most so many settlements from now on: the oldest go, where any may. None goes where that was the bound before.
     pub(super) fn keep_at_most(&mut self, most: usize) {
+        if most == self.most {
+            return;
+        }
         self.most = most;
         while self.acknowledged.len() > most && !self.stands_still() {
             self.let_go();

@@ -7,7 +7,6 @@
 
 mod map;
 
-use std::collections::BTreeSet;
 use std::ops::Deref;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
@@ -56,8 +55,9 @@ struct Cluster {
     map: RwLock<Map>,
     /// Counts the changes of the map.
     generation: AtomicU64,
-    /// How many shards have slots.
-    owners: AtomicUsize,
+    /// How many masters the map named when it was read last. What one server says of a slot does not change it: in a fail-over the new master
+    /// would count beside the old one for a moment.
+    masters: AtomicUsize,
     /// Wakes when there is a new shard.
     added: Notify,
     /// Wakes when the map may be wrong.
@@ -134,7 +134,7 @@ impl Shards {
                 started,
                 map: RwLock::new(map),
                 generation: AtomicU64::new(0),
-                owners: AtomicUsize::new(1),
+                masters: AtomicUsize::new(1),
                 added: Notify::new(),
                 doubted: Notify::new(),
             }),
@@ -239,11 +239,12 @@ impl Shards {
             .map_or(0, |cluster| cluster.generation.load(Ordering::Acquire))
     }
 
-    /// The part of a bound that each shard has, so that none takes another's.
+    /// The part of a bound that each shard has, so that none takes another's. It changes only when the map is read, and after the
+    /// generation.
     pub(super) fn share(&self, all: usize) -> usize {
         match &self.cluster {
             None => all,
-            Some(cluster) => all.div_ceil(cluster.owners.load(Ordering::Relaxed).max(1)),
+            Some(cluster) => all.div_ceil(cluster.masters.load(Ordering::Acquire).max(1)),
         }
     }
 
@@ -315,7 +316,9 @@ impl Shards {
         let Some(cluster) = &self.cluster else { return };
         let ranges: Vec<_> = layout.ranges.iter().map(|(a, b, node)| (*a, *b, node)).collect();
         cluster.give(&ranges);
-        cluster.write().laid_out(layout);
+        let mut map = cluster.write();
+        map.laid_out(layout);
+        cluster.masters.store(map.masters.len(), Ordering::Release);
     }
 
     /// The map may be wrong: it is read again soon.
@@ -357,8 +360,6 @@ impl Cluster {
             }
         }
         if is_changed {
-            let owners: BTreeSet<u16> = map.owners.iter().copied().collect();
-            self.owners.store(owners.len(), Ordering::Relaxed);
             self.generation.fetch_add(1, Ordering::AcqRel);
         }
     }

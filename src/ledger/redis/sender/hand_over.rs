@@ -15,6 +15,8 @@ impl Settler {
         let shared = Arc::clone(&self.shared);
         let (number, now) = (self.shard.number, self.shared.now_ms());
         let is_others = |account: &Account| shared.shards.of(account).number != number;
+        // Before the generation: whoever sees a new share sees whose the slots are with it, too.
+        let share = shared.shards.share(RING_MAX);
         let generation = shared.shards.generation();
         if generation != self.generation {
             self.generation = generation;
@@ -31,9 +33,9 @@ impl Settler {
                 released.account.queues_at(owner.number);
                 owner.queue.put(released.again(), now);
             }
-            // There may be more masters than before, or fewer.
-            self.ring.keep_at_most(shared.shards.share(RING_MAX));
         }
+        // After what is another's by now has left it, which another master may not have.
+        self.ring.keep_at_most(share);
         let is_mine = |work: &Work| shared.shards.of_slot(work.slot()).number == number;
         let mut others: VecDeque<Work> = VecDeque::new();
         if !self.backlog.iter().all(is_mine) {

@@ -51,6 +51,18 @@ fn a_map_that_says_the_same_changes_nothing() {
 fn a_bound_is_parted_among_the_masters() {
     let shards = shards(&[(0, 99, "a:1"), (100, 200, "b:1"), (201, 16_383, "c:1")]);
     assert_eq!(shards.share(100_000), 33_334);
+    // In a fail-over one server says so of one slot after another, until the map is read.
+    drop(shards.moved(5, "d:1"));
+    assert_eq!(shards.share(100_000), 33_334);
+    shards.laid_out(&layout(&[(0, 99, "d:1"), (100, 200, "b:1"), (201, 16_383, "c:1")]));
+    assert_eq!(shards.share(100_000), 33_334);
+    shards.laid_out(&layout(&[
+        (0, 99, "d:1"),
+        (100, 200, "b:1"),
+        (201, 300, "c:1"),
+        (301, 16_383, "e:1"),
+    ]));
+    assert_eq!(shards.share(100_000), 25_000);
 }
 
 /// What an account has under way is in one queue, so that whoever waits for it knows where.

@@ -224,29 +224,64 @@ fn what_is_handed_over_is_no_debit_of_another_gateway_and_no_loss() {
     assert!(!acme.is_under_way());
 }
 
+fn layout(ranges: &[(u16, u16, &str)]) -> Layout {
+    Layout {
+        ranges: ranges.iter().map(|(a, b, node)| (*a, *b, (*node).to_owned())).collect(),
+        nodes: Default::default(),
+    }
+}
+
+/// A ledger over a cluster of one master, which is a map alone.
+fn of_one_master(server: &RedisServer) -> Arc<Shared> {
+    let mut shared = opened(server);
+    let address = Address::parse("redis+cluster://a:1", None, Duration::from_secs(1)).unwrap();
+    let map = Shards::cluster(address, &layout(&[(0, 16_383, "a:1")]), 10, crate::clock::monotonic()).unwrap();
+    Arc::get_mut(&mut shared).expect("nobody else has it").shards = map;
+    shared
+}
+
+/// A settler whose ring has so many settlements of this account, from number 1 on.
+fn with_ring(shared: &Arc<Shared>, account: &Arc<Account>, count: usize) -> Settler {
+    let mut settler = settler(shared);
+    settler.ring.tend(0);
+    for number in 1..=u64::try_from(count).unwrap() {
+        settler.ring.push(settlement(account, number), 0);
+    }
+    settler
+}
+
 /// Its part was that of the cluster as it was when this process met the shard.
 #[test]
 fn a_ring_keeps_a_smaller_part_once_there_are_more_masters() {
     let server = RedisServer::start();
-    let mut shared = opened(&server);
-    let layout = |ranges: &[(u16, u16, &str)]| Layout {
-        ranges: ranges.iter().map(|(a, b, node)| (*a, *b, (*node).to_owned())).collect(),
-        nodes: Default::default(),
-    };
-    let address = Address::parse("redis+cluster://a:1", None, Duration::from_secs(1)).unwrap();
-    let map = Shards::cluster(address, &layout(&[(0, 16_383, "a:1")]), 10, crate::clock::monotonic()).unwrap();
-    Arc::get_mut(&mut shared).expect("nobody else has it").shards = map;
+    let shared = of_one_master(&server);
     let acme = account(&shared, "acme");
     assert!(acme.slot() > 99);
-    let mut settler = settler(&shared);
-    settler.ring.tend(0);
-    let half = u64::try_from(RING_MAX / 2).unwrap();
-    for number in 1..=half + 10 {
-        settler.ring.push(settlement(&acme, number), 0);
-    }
+    let mut settler = with_ring(&shared, &acme, RING_MAX / 2 + 10);
     shared.shards.laid_out(&layout(&[(0, 99, "b:1"), (100, 16_383, "a:1")]));
     settler.take();
     let kept = settler.ring.take_all();
     let ends = [kept.first(), kept.last()].map(|debit| debit.map(|debit| debit.number.number));
-    assert_eq!(ends, [Some(11), Some(half + 10)]);
+    let last = u64::try_from(RING_MAX / 2 + 10).unwrap();
+    assert_eq!(ends, [Some(11), Some(last)]);
+}
+
+/// In a fail-over the new master counted beside the old one until the map was read: what was let go of then was sent to nobody.
+#[test]
+fn a_ring_keeps_its_part_while_one_slot_alone_has_another_master() {
+    let server = RedisServer::start();
+    let shared = of_one_master(&server);
+    let [moves, stays] = ["acme", "beta"].map(|name| account(&shared, name));
+    assert_ne!(moves.slot(), stays.slot());
+    let count = RING_MAX / 2 + 10;
+    let mut settler = with_ring(&shared, &stays, count);
+    settler.ring.push(settlement(&moves, 1), 0);
+    drop(shared.shards.moved(moves.slot(), "b:1"));
+    settler.take();
+    let next = shared.shards.all().remove(1);
+    assert_eq!(next.queue.take().len(), 1);
+    shared.shards.laid_out(&layout(&[(0, 16_383, "b:1")]));
+    settler.take();
+    assert_eq!(next.queue.take().len(), count);
+    assert!(settler.ring.take_all().is_empty());
 }
