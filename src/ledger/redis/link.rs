@@ -287,107 +287,29 @@ pub(super) fn needs_another(error: &RedisError) -> bool {
 
 /// Whether Redis serves, although this call failed.
 fn is_answer(error: &RedisError) -> bool {
-    matches!(error.kind(), ErrorKind::Server(kind) if !matches!(
-        kind,
-        ServerErrorKind::BusyLoading
-            | ServerErrorKind::ReadOnly
-            | ServerErrorKind::MasterDown
-            | ServerErrorKind::ClusterDown
-    ))
+    match error.kind() {
+        ErrorKind::Server(kind) => !matches!(
+            kind,
+            ServerErrorKind::BusyLoading
+                | ServerErrorKind::ReadOnly
+                | ServerErrorKind::MasterDown
+                | ServerErrorKind::ClusterDown
+        ),
+        // Of the codes that the client has no kind for, others (OOM, MISCONF, NOREPLICAS, BUSY) are about the server, and not about one key.
+        ErrorKind::Extension => error.code() == Some(WRONG_TYPE),
+        _ => false,
+    }
 }
 
 thread_local! {
     static LINKS: RefCell<Vec<(u64, Id, Arc<Link>)>> = const { RefCell::new(Vec::new()) };
 }
 
+/// The code of an answer to a command for another type of value than the key has.
+const WRONG_TYPE: &str = "WRONGTYPE";
+
 /// Links that a thread keeps. A thread has one runtime and a process one ledger; more are met only in tests.
 const LINKS_MAX: usize = 16;
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::ledger::redis::shards::Shards;
-    use crate::ledger::tests::redis_server::RedisServer;
-    use crate::ledger::tests::rig::block_on;
-
-    #[test]
-    fn another_connection_is_made_where_only_that_can_help() {
-        let server = |kind| RedisError::from((ErrorKind::Server(kind), "told"));
-        let io = |kind: std::io::ErrorKind| RedisError::from(std::io::Error::from(kind));
-        for error in [
-            server(ServerErrorKind::ReadOnly),
-            server(ServerErrorKind::MasterDown),
-            io(std::io::ErrorKind::BrokenPipe),
-            io(std::io::ErrorKind::ConnectionReset),
-        ] {
-            assert!(needs_another(&error), "{error}");
-        }
-        for error in [
-            server(ServerErrorKind::ResponseError),
-            server(ServerErrorKind::NoScript),
-            server(ServerErrorKind::BusyLoading),
-            server(ServerErrorKind::TryAgain),
-        ] {
-            assert!(!needs_another(&error), "{error}");
-        }
-    }
-
-    #[test]
-    fn redis_serves_where_only_the_call_failed() {
-        let server = |kind| RedisError::from((ErrorKind::Server(kind), "told"));
-        for kind in [
-            ServerErrorKind::ResponseError,
-            ServerErrorKind::NoScript,
-            ServerErrorKind::TryAgain,
-            ServerErrorKind::Moved,
-        ] {
-            assert!(is_answer(&server(kind)), "{kind:?}");
-        }
-        for kind in [
-            ServerErrorKind::BusyLoading,
-            ServerErrorKind::ReadOnly,
-            ServerErrorKind::MasterDown,
-            ServerErrorKind::ClusterDown,
-        ] {
-            assert!(!is_answer(&server(kind)), "{kind:?}");
-        }
-        assert!(!is_answer(&RedisError::from(std::io::Error::from(
-            std::io::ErrorKind::BrokenPipe
-        ))));
-    }
-
-    #[test]
-    fn only_an_unknown_script_is_sent_by_its_text() {
-        let server = |kind| RedisError::from((ErrorKind::Server(kind), "told"));
-        assert!(is_unknown_script(&server(ServerErrorKind::NoScript)));
-        assert!(!is_unknown_script(&server(ServerErrorKind::ResponseError)));
-    }
-
-    /// It may go on by itself, and answer.
-    #[test]
-    fn a_connection_to_a_master_that_was_replaced_is_not_used_again() {
-        let server = RedisServer::start();
-        let within = Duration::from_secs(10);
-        let address = Address::parse(&server.url(), None, within).unwrap();
-        let shards = Shards::one(address, 10, crate::clock::monotonic());
-        let (line, shard) = (Line::default(), shards.of_slot(0));
-        let used = || {
-            let (command, script) = (redis::cmd("PING"), None);
-            block_on(line.ask(&shard, &Call { command, script }, Sent::Plain, within)).unwrap();
-            line.found().map(|(_, number)| number)
-        };
-        assert_eq!((used(), used()), (Some(1), Some(1)));
-        shard.address.master_was_replaced();
-        assert_eq!((used(), used()), (Some(2), Some(2)));
-    }
-
-    #[test]
-    fn a_ledgers_links_are_forgotten_with_it_and_those_of_others_stay() {
-        let link = |ledger| block_on(async { Link::of_runtime(ledger) });
-        let (gone, other) = (link(u64::MAX), link(u64::MAX - 1));
-        assert!(Arc::ptr_eq(&gone, &link(u64::MAX)));
-        Link::forget_ledger(u64::MAX);
-        assert!(!Arc::ptr_eq(&gone, &link(u64::MAX)));
-        assert!(Arc::ptr_eq(&other, &link(u64::MAX - 1)));
-    }
-}
+mod tests;

@@ -148,6 +148,36 @@ fn accounts_that_cannot_be_read_keep_no_other_from_a_recovery() {
     assert_eq!(lines[20], format!("{told}2 more accounts"));
 }
 
+/// After five of them the server was taken to be away, and the accounts behind them were passed over.
+#[test]
+fn accounts_whose_key_has_another_type_keep_no_other_from_an_audit_and_a_repair() {
+    let server = RedisServer::start();
+    let ledger = node(&server, patient());
+    for name in ["acme", "gamma"] {
+        caller_of(&ledger, name, "10", LimitOverrides::default());
+    }
+    for n in 10..24 {
+        server.ask(&format!("SADD tg1:accounts beta-{n}"));
+        server.ask(&format!("SET tg1:{{beta-{n}}} text"));
+    }
+    for field in ["used", "committed"] {
+        server.ask(&format!("HINCRBY tg1:{{gamma}} {field} 7"));
+    }
+    let (report, _) = audited(&ledger);
+    let of_gamma = report
+        .findings
+        .iter()
+        .all(|finding| finding.account.as_str() == "gamma");
+    assert!(of_gamma && !report.findings.is_empty(), "{report:?}");
+    assert_eq!((report.accounts, report.unchecked), (2, 14), "{report:?}");
+    let repaired = run(&ledger, AdminOp::Repair);
+    let told = "1 counters in all, and for beta-10: ";
+    assert!(
+        matches!(&repaired, Err(AdminError::Store(text)) if text.contains(told) && text.contains("13 more accounts")),
+        "{repaired:?}"
+    );
+}
+
 /// What its counters came to was forgotten with the rest.
 #[test]
 fn what_was_found_of_an_account_that_is_passed_over_is_told() {
