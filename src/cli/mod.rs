@@ -255,25 +255,34 @@ fn run(cli: Cli, format: Format, warning: &mut String) -> Result<Answer, Failure
 }
 
 fn load(path: &Path) -> Result<Config, Failure> {
+    let text = text_at(path)?;
+    Ok(Config::parse(path, &text, &environment)?)
+}
+
+/// The text of the configuration there, to be read once: a pipe has none left for who reads it again.
+fn text_at(path: &Path) -> Result<String, Failure> {
     if !path.exists() {
         let path = path.display();
         return Err(Failure::new(format!(
             "there is no configuration at {path}: name it with --conf FILE or TOLLGATE_CONF"
         )));
     }
-    Ok(Config::load(path)?)
+    Ok(crate::config::read(path)?)
 }
 
 /// The same for a command that needs to know only where the ledger is, and how its figures are written: a mistake elsewhere in the file
 /// takes nothing away from an operator, who may need it just then. It is told in `warning`.
 fn load_for_ledger(path: &Path, warning: &mut String) -> Result<Config, Failure> {
-    load(path).or_else(|failure| {
-        let text = crate::config::read(path).ok();
-        let sound = text.and_then(|text| mistakes::sound_for_ledger(path, &text, &environment));
-        let config = sound.ok_or_else(|| Failure::new(failure.to_string()))?;
-        *warning = format!("{failure}: this command does without; `tollgate check` tells all mistakes");
-        Ok(config)
-    })
+    let text = text_at(path)?;
+    match Config::parse(path, &text, &environment) {
+        Ok(config) => Ok(config),
+        Err(error) => {
+            let told = format!("{error}: this command does without; `tollgate check` tells all mistakes");
+            let sound = mistakes::sound_for_ledger(path, &text, &environment).ok_or(error)?;
+            *warning = told;
+            Ok(sound)
+        }
+    }
 }
 
 /// What clap has to say: help and version are answers, everything else is wrong usage.

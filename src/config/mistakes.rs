@@ -37,9 +37,13 @@ pub fn of_config(path: &Path, text: &str, environment: &dyn Fn(&str) -> Option<S
 }
 
 /// What a command about the ledger needs of a configuration, when its mistakes lie elsewhere. None when one does not, or may not: a key at
-/// the top that is not known may be meant to be any other.
+/// the top that is not known may be meant to be any other. None of a text that says nothing, too: it has no mistake elsewhere, and to take it
+/// for the defaults would name another ledger than the one that was meant.
 pub fn sound_for_ledger(path: &Path, text: &str, environment: &dyn Fn(&str) -> Option<String>) -> Option<Config> {
     let mut whole: Mapping = serde_yaml_ng::from_str(without_mark(text)).ok()?;
+    if whole.is_empty() {
+        return None;
+    }
     for key in NOT_OF_LEDGER {
         whole.remove(key);
     }

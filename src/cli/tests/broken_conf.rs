@@ -44,6 +44,45 @@ fn a_mistake_elsewhere_takes_no_command_about_the_ledger_away() {
     assert_eq!(place.run("account show acme").stderr, "");
 }
 
+/// The pipe was read a second time, and the command worked on the ledger of the defaults, in the folder that it was run in.
+#[test]
+fn a_mistake_in_a_configuration_from_a_pipe_leads_to_no_other_ledger() {
+    let place = Place::new();
+    let good = std::fs::read_to_string(place.conf()).unwrap();
+    let piped = |text: &str, words: &str| {
+        let (reader, mut writer) = std::io::pipe().unwrap();
+        std::io::Write::write_all(&mut writer, text.as_bytes()).unwrap();
+        drop(writer);
+        let number = std::os::fd::AsRawFd::as_raw_fd(&reader);
+        tollgate(&format!("{words} --conf /proc/self/fd/{number}"))
+    };
+    let refused = piped(&format!("{good}store: \"mysql://x\"\n"), "account list");
+    assert_eq!((refused.status, refused.stdout.as_str()), (1, ""), "{}", refused.stderr);
+    let _made = place.json("account create acme --tier pro");
+    let wrong = format!("{good}markup: \"two\"\n");
+    let shown = piped(&wrong, "account show acme");
+    assert_eq!(shown.status, 0, "{}", shown.stderr);
+    assert!(shown.stdout.contains("acme"), "{}", shown.stdout);
+    assert!(
+        shown.stderr.starts_with("warning: ") && shown.stderr.contains("markup"),
+        "{}",
+        shown.stderr
+    );
+    assert_eq!(piped(&wrong, "account create beta --tier pro").status, 0);
+    assert_eq!(place.run("account show beta").status, 0);
+}
+
+/// It stands for the defaults where it is the whole file, and not where the file was read before and had a mistake.
+#[test]
+fn a_text_that_says_nothing_names_no_ledger() {
+    let sound = |text: &str| mistakes::sound_for_ledger(Path::new("t.yaml"), text, &|_| None);
+    for text in ["", "\n", "# nothing\n", "{}\n"] {
+        assert!(sound(text).is_none(), "{text:?}");
+    }
+    let config = sound("data_dir: here\nmarkup: two\n").unwrap();
+    assert_eq!(config.data_dir, Path::new("here"));
+}
+
 /// They would work on another ledger, or make keys that no gateway takes.
 #[test]
 fn a_mistake_in_what_says_where_the_ledger_is_refuses_every_command() {
