@@ -37,6 +37,8 @@ struct Schedule {
 pub(crate) struct Audit {
     pub(crate) at: Timestamp,
     pub(crate) findings: u64,
+    /// Accounts that it could not check.
+    pub(crate) unchecked: u64,
     /// Accounts with a balance below zero.
     pub(crate) below_zero: Option<u64>,
 }
@@ -65,6 +67,7 @@ impl Audited {
             age_secs: age_ms.max(0) / 1_000,
             interval_secs: i64::try_from(every.as_secs()).unwrap_or(i64::MAX),
             findings: last.map(|audit| audit.findings),
+            unchecked: last.map(|audit| audit.unchecked),
         })
     }
 
@@ -80,7 +83,7 @@ impl Audited {
     }
 
     /// Findings count until their account is checked again. Of an audit that has passed some over, the age is that of the last whole one: it
-    /// grows, and that is an alarm too.
+    /// grows, and that is an alarm too. Until then the accounts that were passed over tell that the books are not known to balance.
     fn keep(&self, audit: Audit, report: &AuditReport) {
         let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
         let passed_over: BTreeSet<&AccountId> = report.passed_over.iter().collect();
@@ -159,6 +162,7 @@ async fn found(
     let audit = Audit {
         at,
         findings: u64::try_from(findings.len()).unwrap_or(u64::MAX),
+        unchecked: report.unchecked,
         below_zero: below_zero(ledger).await,
     };
     Ok((audit, report))
@@ -189,11 +193,13 @@ mod tests {
 
     const EVERY: Duration = Duration::from_secs(300);
 
-    fn gauges(age_secs: i64, findings: Option<u64>) -> Option<AuditGauges> {
+    /// `known`: the findings, and how many accounts were not checked.
+    fn gauges(age_secs: i64, known: Option<(u64, u64)>) -> Option<AuditGauges> {
         Some(AuditGauges {
             age_secs,
             interval_secs: 300,
-            findings,
+            findings: known.map(|(findings, _)| findings),
+            unchecked: known.map(|(_, unchecked)| unchecked),
         })
     }
 
@@ -204,11 +210,11 @@ mod tests {
         rig.clock.advance(7_999);
         assert_eq!(audited.gauges(rig.clock.now()), gauges(7, None));
         block_on(audited.audit(&rig.ledger, &rig.clock));
-        assert_eq!(audited.gauges(rig.clock.now()), gauges(0, Some(0)));
+        assert_eq!(audited.gauges(rig.clock.now()), gauges(0, Some((0, 0))));
         rig.ledger.close();
         rig.clock.advance(60_000);
         block_on(audited.audit(&rig.ledger, &rig.clock));
-        assert_eq!(audited.gauges(rig.clock.now()), gauges(60, Some(0)), "it failed");
+        assert_eq!(audited.gauges(rig.clock.now()), gauges(60, Some((0, 0))), "it failed");
     }
 
     /// Findings that were mended were told for as long as one account could not be read.
@@ -222,10 +228,13 @@ mod tests {
             caller_of(&ledger, name, "10", LimitOverrides::default());
         }
         let audited = Audited::new(EVERY, clock.now());
-        let audits = |findings: u64, age_secs: i64| {
+        let audits = |findings: u64, unchecked: u64, age_secs: i64| {
             server.ask("DEL tg1:audit:found");
             block_on(audited.audit(&ledger, &clock));
-            assert_eq!(audited.gauges(clock.now()), gauges(age_secs, Some(findings)));
+            assert_eq!(
+                audited.gauges(clock.now()),
+                gauges(age_secs, Some((findings, unchecked)))
+            );
         };
         clock.advance(5_000);
         server.ask("HSET tg1:{beta} used x");
@@ -236,25 +245,26 @@ mod tests {
             "nothing is known of the whole"
         );
         server.ask("HINCRBY tg1:{acme} avail 7");
-        audits(1, 5);
+        audits(1, 1, 5);
         server.ask("HINCRBY tg1:{acme} avail -7");
-        audits(0, 5);
+        // It has found nothing, and the books are not known to balance.
+        audits(0, 1, 5);
         server.ask("HSET tg1:{beta} used 0");
-        audits(0, 0);
+        audits(0, 0, 0);
         // Those of an account that cannot be read any more stay, and those of others go when they are mended.
         clock.advance(5_000);
         for name in ["acme", "beta"] {
             server.ask(&format!("HINCRBY tg1:{{{name}}} avail 7"));
         }
-        audits(2, 0);
+        audits(2, 0, 0);
         clock.advance(5_000);
         server.ask("HSET tg1:{beta} used x");
-        audits(2, 5);
+        audits(2, 1, 5);
         server.ask("HINCRBY tg1:{acme} avail -7");
-        audits(1, 5);
+        audits(1, 1, 5);
         server.ask("HSET tg1:{beta} used 0");
         server.ask("HINCRBY tg1:{beta} avail -7");
-        audits(0, 0);
+        audits(0, 0, 0);
     }
 
     /// A part of an account was checked: each audit counted its findings anew, and told of another subset of them.
@@ -280,6 +290,7 @@ mod tests {
         let audit = Audit {
             at: NOW,
             findings: 0,
+            unchecked: 0,
             below_zero: None,
         };
         for (found, known) in [

@@ -85,6 +85,8 @@ pub struct AuditGauges {
     pub interval_secs: i64,
     /// What the last one found; none where none has succeeded.
     pub findings: Option<u64>,
+    /// Accounts that the last one could not check; none where none has succeeded.
+    pub unchecked: Option<u64>,
 }
 
 /// The whole page.

@@ -146,6 +146,8 @@ struct LedgerLine {
     below_zero: Option<u64>,
     /// Null too where no audit has succeeded yet.
     audit_findings: Option<u64>,
+    /// Accounts that the last audit could not check: whether the books balance is not known where there are any.
+    audit_unchecked: Option<u64>,
     /// Of the last audit that succeeded, or of the process; null where the books are not audited.
     audit_age_secs: Option<i64>,
     overruns: u64,
@@ -265,6 +267,7 @@ impl Status {
                 journal_age_secs: gauges.journal_age_secs,
                 below_zero: store_metrics.below_zero.or(gauges.below_zero),
                 audit_findings: gauges.audit.and_then(|audit| audit.findings),
+                audit_unchecked: gauges.audit.and_then(|audit| audit.unchecked),
                 audit_age_secs: gauges.audit.map(|audit| audit.age_secs),
                 overruns,
             },

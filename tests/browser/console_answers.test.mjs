@@ -145,6 +145,25 @@ test("the state is shown at once, and waits for no audit: not when it is opened,
   await context.close();
 });
 
+test("the books are shown as not known to balance while audits pass accounts over", async () => {
+  const { page, context, problems } = await at("passed-over", 1280), path = "/v1/status";
+  const state = await made(200, "GET", path);
+  let ledger = {};
+  await page.route(url => url.pathname === path, route => route.fulfill({ contentType: JSON_TYPE, body: JSON.stringify({ ...state, ledger: { ...state.ledger, ...ledger } }) }));
+  for (const [findings, unchecked, expected] of [[0, 0, "balanceaudited 7 s ago"], [0, 3, "not known3 accounts could not be audited: no audit was complete for 7 s"],
+    [2, 3, "do not balanceaudited 7 s ago: 2 findings"]]) {
+    ledger = { audit_findings: findings, audit_unchecked: unchecked, audit_age_secs: 7 };
+    await goToHash(page, "#/models");
+    await viewIs(page, "models");
+    await goToHash(page, "#/status");
+    await viewIs(page, "status");
+    const shown = await page.textContent("main");
+    assert.ok(shown.includes(`The books${expected}`), shown);
+  }
+  assert.deepEqual(problems, []);
+  await context.close();
+});
+
 test("a session that ends while a form is sent leads to the sign-in, which says that it was not done", async () => {
   const name = "ended", { token, id } = await made(201, "POST", "/v1/operators", { name: "of a short stay", role: "admin" });
   const { page, context, problems } = await at(name, 1280, token);

@@ -95,13 +95,14 @@ test("the page tells an audit that has not succeeded yet from one that found not
   const page = await browser.newPage();
   await page.goto(admin + "/");
   await page.waitForSelector("body[data-at]");
-  for (const [age, findings, expected] of [[7, null, "no alarm · no audit of the books has succeeded yet"],
-    [7, 0, "no alarm · the books were audited 7 s ago and balance"], [null, null, "no alarm"]]) {
-    const shown = await page.evaluate(async ([audit_age_secs, audit_findings]) => {
+  for (const [age, findings, unchecked, expected] of [[7, null, null, "no alarm · no audit of the books has succeeded yet"],
+    [7, 0, 0, "no alarm · the books were audited 7 s ago and balance"], [null, null, null, "no alarm"],
+    [7, 0, 3, "no alarm · whether the books balance is not known: the last audit could not check 3 of the accounts"]]) {
+    const shown = await page.evaluate(async ([audit_age_secs, audit_findings, audit_unchecked]) => {
       const state = exact(await (await fetch("status.json")).text());
-      show({ ...state, alarms: [], ledger: { ...state.ledger, audit_age_secs, audit_findings } });
+      show({ ...state, alarms: [], ledger: { ...state.ledger, audit_age_secs, audit_findings, audit_unchecked } });
       return document.getElementById("alarms").textContent;
-    }, [age, findings]);
+    }, [age, findings, unchecked]);
     assert.equal(shown, expected);
   }
   await page.close();

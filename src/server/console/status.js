@@ -37,10 +37,12 @@ export async function statusView() {
 const look = good => ({ look: good ? "good" : "bad" });
 const span = secs => (secs < 120 ? `${secs} s` : secs < 7200 ? `${Math.floor(secs / 60)} min` : `${Math.floor(secs / 3600)} h`);
 
-// What the gateway's last audit found. A new one reads all accounts, which may take a minute, and nothing here waits for it.
-function books({ audit_findings: findings, audit_age_secs: age }) {
+// What the gateway's last audit found; its age is that of the last one that checked all accounts. A new one reads them all, which may take a
+// minute, and nothing here waits for it.
+function books({ audit_findings: findings, audit_unchecked: unchecked, audit_age_secs: age }) {
   if (age === null) return tile("The books", "not known", {}, "this gateway does not audit them");
   if (findings === null) return tile("The books", "not known", {}, "no audit has succeeded yet");
+  if (findings === 0 && unchecked > 0) return tile("The books", "not known", {}, `${counted(unchecked, "account")} could not be audited: no audit was complete for ${span(age)}`);
   return tile("The books", findings > 0 ? "do not balance" : "balance", look(findings === 0), `audited ${span(age)} ago${findings > 0 ? `: ${counted(findings, "finding")}` : ""}`);
 }
 

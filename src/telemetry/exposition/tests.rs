@@ -47,6 +47,7 @@ fn the_age_of_the_last_audit_and_the_time_between_two_are_told_before_one_has_su
         age_secs: 7,
         interval_secs: 300,
         findings: None,
+        unchecked: None,
     };
     let before = ["tollgate_audit_age_seconds 7", "tollgate_audit_interval_seconds 300"];
     assert_eq!(audits(Some(audit)), before);

@@ -39,6 +39,7 @@ fn audits_that_do_not_succeed_are_an_alarm_after_three_intervals_and_a_quarter_o
                     age_secs,
                     interval_secs,
                     findings,
+                    unchecked: findings,
                 };
                 status(Some(audit))["alarms"].clone()
             };
@@ -56,6 +57,7 @@ fn findings_are_an_alarm_beside_that_of_an_audit_that_is_late() {
         age_secs: 1_801,
         interval_secs: 300,
         findings: Some(2),
+        unchecked: Some(0),
     };
     let alarms = status(Some(audit))["alarms"].clone();
     assert_eq!(alarms.as_array().unwrap().len(), 2, "{alarms}");
@@ -179,20 +181,28 @@ fn an_error_is_a_status_from_500_or_none_or_an_answer_that_the_ledger_or_a_provi
 fn the_state_tells_an_audit_that_has_not_succeeded_yet_from_one_that_found_nothing() {
     let ledger = |audit| {
         let ledger = status(audit)["ledger"].clone();
-        [ledger["audit_age_secs"].clone(), ledger["audit_findings"].clone()]
+        let of = |name: &str| ledger[name].as_i64();
+        ["audit_age_secs", "audit_findings", "audit_unchecked"].map(of)
     };
     let audit = AuditGauges {
         age_secs: 7,
         interval_secs: 300,
         findings: None,
+        unchecked: None,
     };
-    let findings = Some(0);
-    assert_eq!(ledger(None), [serde_json::json!(null), serde_json::json!(null)]);
-    assert_eq!(ledger(Some(audit)), [serde_json::json!(7), serde_json::json!(null)]);
-    assert_eq!(
-        ledger(Some(AuditGauges { findings, ..audit })),
-        [serde_json::json!(7), serde_json::json!(0)]
-    );
+    assert_eq!(ledger(None), [None; 3]);
+    assert_eq!(ledger(Some(audit)), [Some(7), None, None]);
+    for unchecked in [0, 3] {
+        let succeeded = AuditGauges {
+            findings: Some(0),
+            unchecked: Some(unchecked),
+            ..audit
+        };
+        assert_eq!(
+            ledger(Some(succeeded)),
+            [Some(7), Some(0), i64::try_from(unchecked).ok()]
+        );
+    }
 }
 
 /// The page took it for a stop.
