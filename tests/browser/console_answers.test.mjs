@@ -5,7 +5,7 @@ import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
 import { askOperatorApi, atNewAccount, demo, escape, focused, goToAccount, goToHash, isAccount, isDialogOpen, isGuarded, isSound, launch, madeByApi, press, ROWS, SENDING, told, until, viewIs } from "./support.mjs";
 
-const JSON_TYPE = "application/json";
+const JSON_TYPE = "application/json", AUDIT_LOADS = 'section [aria-busy=true] p:text-is("Loading…")';
 let gateway, browser;
 
 const api = (...request) => askOperatorApi(gateway, ...request);
@@ -122,25 +122,74 @@ test("credit whose answer is lost is sent again under the same reference, and co
   await context.close();
 });
 
-test("the state is shown at once, and waits for no audit: not when it is opened, nor after maintenance has begun", async () => {
+test("the state is shown at once, and waits for no audit, whose answer is shown though maintenance has begun and ended meanwhile", async () => {
   const { page, context, problems } = await at("audited", 1280), path = "/v1/audit";
   await until(async () => (await made(200, "GET", "/v1/status")).ledger.audit_findings === 0);
   const letGo = await hold(page, "GET", path);
+  let audits = 0;
+  page.on("request", request => { audits += new URL(request.url()).pathname === path ? 1 : 0; });
   await goToHash(page, "#/status");
   await viewIs(page, "status");
   assert.match(await page.textContent("main"), /The booksbalanceaudited \d+ (s|min) ago/);
   const [asked] = await Promise.all([page.waitForRequest(request => new URL(request.url()).pathname === path), page.click('main button:text-is("Audit the books now")')]);
-  await page.waitForSelector('section [aria-busy=true] p:text-is("Loading…")');
+  await page.waitForSelector(AUDIT_LOADS);
   await page.click('main button:text-is("Begin maintenance")');
   await page.click("dialog button[type=submit]");
   await told(page, "Maintenance has begun.");
+  await page.waitForSelector(AUDIT_LOADS);
   await page.click('main button:text-is("End maintenance")');
   await page.click("dialog button[type=submit]");
   await told(page, "Maintenance has ended.");
+  await page.waitForSelector(AUDIT_LOADS);
+  await page.click('main button:text-is("Audit the books now")');
   letGo();
   assert.equal((await asked.response()).status(), 200);
-  await page.click('main button:text-is("Audit the books now")');
   await page.waitForSelector('main p.notice:has-text("The books balance: ")');
+  assert.equal(audits, 1, "another is sent while one runs");
+  assert.deepEqual(problems, []);
+  await context.close();
+});
+
+test("the answer of an audit that ends while the page is drawn anew is shown", async () => {
+  const { page, context, problems } = await at("redrawn", 1280);
+  const letAuditGo = await hold(page, "GET", "/v1/audit");
+  await goToHash(page, "#/status");
+  await viewIs(page, "status");
+  const letStatusGo = await hold(page, "GET", "/v1/status");
+  await page.click('main button:text-is("Audit the books now")');
+  await page.waitForSelector(AUDIT_LOADS);
+  await goToHash(page, "#/status?again=1");
+  await page.waitForSelector("body:not([data-view])");
+  letAuditGo();
+  await page.waitForSelector('main p.notice:has-text("The books balance: ")');
+  letStatusGo();
+  await viewIs(page, "status");
+  await page.waitForSelector('main p.notice:has-text("The books balance: ")');
+  assert.deepEqual(problems, []);
+  await context.close();
+});
+
+test("an audit that failed can be asked for again, and one is sent at a time", async () => {
+  const { page, context, problems } = await at("reaudited", 1280);
+  let audits = 0, letGo;
+  const go = new Promise(resolve => { letGo = resolve; });
+  await page.route(url => url.pathname === "/v1/audit", async route => {
+    audits += 1;
+    if (audits === 1) return route.fulfill({ status: 503, contentType: JSON_TYPE, body: JSON.stringify({ error: { message: "No audit now." } }) });
+    await go;
+    return route.fallback();
+  });
+  await goToHash(page, "#/status");
+  await viewIs(page, "status");
+  await page.click('main button:text-is("Audit the books now")');
+  await page.waitForSelector('section [role=alert]:text-is("No audit now.")');
+  await press(page, "Try again: Audit");
+  await page.waitForSelector(AUDIT_LOADS);
+  assert.equal((await focused(page)).name, "Audit");
+  await page.click('main button:text-is("Audit the books now")');
+  letGo();
+  await page.waitForSelector('main p.notice:has-text("The books balance: ")');
+  assert.equal(audits, 2, "another is sent while one runs");
   assert.deepEqual(problems, []);
   await context.close();
 });

@@ -7,7 +7,13 @@ import { partOf } from "/console/parts.js";
 import { done } from "/console/place.js";
 import { openBreakers } from "/console/catalogue.js";
 
+// The audit that runs, and its answer. No section has it: the page may be drawn anew before it ends.
+let running = null;
+const audited = () => (running ??= get("/v1/audit").finally(() => { running = null; }));
+
 export async function statusView() {
+  // It may end while this view is made, and is shown all the same.
+  const audit = auditSection(running);
   const [maintenance, providers, now, events] = await Promise.all([get("/v1/maintenance"), get("/v1/providers"), get("/v1/status"), command({ op: "event", event_op: "count" })]);
   const open = providers.data.reduce((all, one) => all + openBreakers(one), 0);
   const turn = async () => {
@@ -29,9 +35,9 @@ export async function statusView() {
         ...(events.dropped > 0 ? [`${counted(events.dropped, "event")} dropped before every webhook had them`] : []))),
     now.alarms.length ? el("ul", { class: "plain" }, ...now.alarms.map(text => el("li", { class: "notice bad", text }))) : el("p", { class: "notice", text: "No alarm." }),
     may("manage") ? el("div", { class: "acts" }, el("button", { type: "button", class: maintenance.on ? "main" : "danger", text: maintenance.on ? "End maintenance" : "Begin maintenance", on: { click: turn } })) : null,
-    auditSection(),
+    audit.section,
     el("p", { class: "dim", text: `Gateway ${now.version}, the one at this address. Its status page, at admin_listen, has traffic and latencies by provider and model.` }),
-  ].filter(Boolean) };
+  ].filter(Boolean), load: audit.resume };
 }
 
 const look = good => ({ look: good ? "good" : "bad" });
@@ -46,17 +52,20 @@ function books({ audit_findings: findings, audit_unchecked: unchecked, audit_age
   return tile("The books", findings > 0 ? "do not balance" : "balance", look(findings === 0), `audited ${span(age)} ago${findings > 0 ? `: ${counted(findings, "finding")}` : ""}`);
 }
 
-function auditSection() {
-  const audit = partOf(() => get("/v1/audit"), { Audit: found });
-  let isUnderWay = false;
-  const start = async () => {
-    if (isUnderWay) return;
-    isUnderWay = true;
-    await audit.load();
-    isUnderWay = false;
+// `begun`: the audit that ran when this view was begun, if one did.
+function auditSection(begun) {
+  const read = () => {
+    const audit = begun ?? audited();
+    begun = null;
+    return audit;
   };
-  return el("section", {}, el("h2", { tabindex: -1, text: "Audit" }),
+  const audit = partOf(read, { Audit: found });
+  const start = () => { if (running === null) audit.load(); };
+  // Nobody waits for it: the view is there before.
+  const resume = () => { if (begun ?? running) audit.load(); };
+  const section = el("section", {}, el("h2", { tabindex: -1, text: "Audit" }),
     el("div", { class: "acts" }, el("button", { type: "button", text: "Audit the books now", on: { click: start } })), el("div", { "aria-live": "polite" }, audit.places.Audit));
+  return { section, resume };
 }
 
 function found({ accounts, findings, unchecked, why_unchecked: why }) {
