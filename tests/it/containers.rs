@@ -1,7 +1,9 @@
 //! The image and the compose file, as far as they can be tried without a builder of images: rights, credentials, configuration, logs, the time
 //! of a stop; and the health checks.
 
-use std::path::PathBuf;
+use std::fs::File;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use serde_yaml_ng::Value;
@@ -178,7 +180,6 @@ fn the_configuration_that_compose_builds_is_read_and_has_no_password() {
 fn configuration_and_catalogue_are_in_a_volume_that_the_gateway_may_write() {
     let compose = compose();
     let gateway = &compose["services"]["tollgate"];
-    assert!(gateway["command"].is_null() && gateway["entrypoint"].is_null());
     let volumes = gateway["volumes"].as_sequence().unwrap();
     assert!(volumes.contains(&Value::from("conf:/etc/tollgate")), "{volumes:?}");
     assert!(compose["volumes"].get("conf").is_some());
@@ -196,6 +197,109 @@ fn configuration_and_catalogue_are_in_a_volume_that_the_gateway_may_write() {
     }
     let command = "CMD [\"serve\", \"--conf\", \"/etc/tollgate/tollgate.yaml\"]";
     assert!(dockerfile.lines().any(|line| line == command));
+}
+
+/// An earlier version's image, and the volume that it filled, have `store: sqlite://…`: the gateway was healthy, and all keys got 401.
+#[test]
+fn compose_builds_the_image_each_time_and_starts_nothing_on_another_ledger() {
+    let compose = compose();
+    let gateway = &compose["services"]["tollgate"];
+    assert_eq!(gateway["pull_policy"], Value::from("build"));
+    // With an entrypoint of its own the image's command is none.
+    let command: Vec<String> = serde_yaml_ng::from_value(gateway["command"].clone()).unwrap();
+    let dockerfile = dockerfile();
+    let of_the_image = dockerfile.lines().find_map(|line| line.strip_prefix("CMD ")).unwrap();
+    assert_eq!(command, serde_json::from_str::<Vec<String>>(of_the_image).unwrap());
+
+    let entrypoint: Vec<String> = serde_yaml_ng::from_value(gateway["entrypoint"].clone()).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let conf = folder.path().join("tollgate.yaml");
+    let place = conf.to_str().unwrap();
+    let programs = Path::new(env!("CARGO_BIN_EXE_tollgate")).parent().unwrap();
+    let programs = format!("{}:{}", programs.display(), std::env::var("PATH").unwrap());
+    let start = || {
+        let words = entrypoint.iter().map(|word| word.replace("$$", "$"));
+        let words: Vec<String> = words
+            .map(|word| word.replace("/etc/tollgate/tollgate.yaml", place))
+            .collect();
+        Command::new(&words[0])
+            .args(&words[1..])
+            .args(["check", "--help"])
+            .env("PATH", &programs)
+            .output()
+            .unwrap()
+    };
+    let is_refused = |what: &str| {
+        let refused = start();
+        let said = String::from_utf8(refused.stderr).unwrap();
+        assert!(!refused.status.success() && refused.stdout.is_empty(), "{what}: {said}");
+        assert!(said.contains("\"store_env: TOLLGATE_STORE\""), "{what}: {said}");
+    };
+    is_refused("no file");
+    for text in [
+        "store: sqlite:///var/lib/tollgate/ledger.db\n",
+        "# store_env: TOLLGATE_STORE\nstore: sqlite:///var/lib/tollgate/ledger.db\n",
+        "store_env: TOLLGATE_STORE_OF_TESTS\n",
+    ] {
+        std::fs::write(&conf, text).unwrap();
+        is_refused(text);
+    }
+    for text in [
+        "data_dir: data\nstore_env: TOLLGATE_STORE\n",
+        "store_env:   \"TOLLGATE_STORE\"   # Redis\n",
+        "store_env: 'TOLLGATE_STORE'\r\n",
+    ] {
+        std::fs::write(&conf, text).unwrap();
+        let started = start();
+        assert!(
+            started.status.success(),
+            "{text}: {}",
+            String::from_utf8_lossy(&started.stderr)
+        );
+        let said = String::from_utf8(started.stdout).unwrap();
+        assert!(said.contains("tollgate check"), "{text}: {said}");
+        assert_eq!(std::fs::read_to_string(&conf).unwrap(), text);
+    }
+}
+
+/// `docker cp` keeps a file's owner on the host, and an import refuses to replace a catalogue that is another user's.
+#[test]
+fn what_is_documented_writes_a_file_as_the_containers_user_and_in_one_step() {
+    let compose = std::fs::read_to_string(root().join("conf/docker/compose.yaml")).unwrap();
+    for (name, text) in [("compose.yaml", compose), ("the guide", guide())] {
+        let copies: Vec<&str> = text.split("compose.yaml cp ").skip(1).collect();
+        assert!(!copies.is_empty(), "{name}");
+        for copy in copies {
+            assert!(
+                copy.starts_with("tollgate:/etc/tollgate/"),
+                "{name} copies into the container"
+            );
+        }
+        let (before, script) = text.split_once("sh -c 'cat >").unwrap();
+        let executes = " exec -T tollgate \\";
+        assert!(before.trim_end_matches([' ', '#', '\n']).ends_with(executes), "{name}");
+        let (script, rest) = script.split_once('\'').unwrap();
+        assert!(rest.starts_with(" <catalogue.yaml\n"), "{name}");
+
+        let folder = tempfile::tempdir().unwrap();
+        let [old, new] = ["tollgate/catalogue.yaml", "new.yaml"].map(|name| folder.path().join(name));
+        std::fs::create_dir(folder.path().join("tollgate")).unwrap();
+        std::fs::write(&old, "old").unwrap();
+        std::fs::write(&new, "new").unwrap();
+        let before = File::open(&old).unwrap();
+        let script = format!("cat >{script}").replace("/etc/", &format!("{}/", folder.path().display()));
+        let written = Command::new("sh")
+            .args(["-c", &script])
+            .stdin(File::open(&new).unwrap())
+            .status();
+        assert!(written.unwrap().success(), "{name}: {script}");
+        assert_eq!(std::fs::read_to_string(&old).unwrap(), "new", "{name}");
+        // Who had opened the old one still reads all of it.
+        let after = std::fs::metadata(&old).unwrap();
+        assert_ne!(after.ino(), before.metadata().unwrap().ino(), "{name}");
+        let left = std::fs::read_dir(folder.path().join("tollgate")).unwrap().count();
+        assert_eq!(left, 1, "{name}");
+    }
 }
 
 /// Docker's json-file keeps all, and the gateway writes a line for each request.
