@@ -31,8 +31,8 @@ pub(in crate::gateway) struct Metered {
     pub(in crate::gateway) is_error: bool,
     /// The answer came to its end.
     pub(in crate::gateway) is_complete: bool,
-    /// Nothing more could follow: a stream has had its last event, or its finish and a report that is believed; all of a whole answer has
-    /// come, or its report behind all of its text.
+    /// Nothing more could follow: a stream has had its last event, or its finish and a report that is believed, and no text has come since
+    /// that finish; all of a whole answer has come, or its report behind all of its text.
     pub(in crate::gateway) is_over: bool,
     /// A whole answer passed on as it came, and stopped within its object.
     pub(in crate::gateway) is_part_passed: bool,

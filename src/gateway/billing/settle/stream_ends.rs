@@ -56,7 +56,8 @@ fn no_time_is_billed_behind_the_report_of_a_stream_that_has_finished() {
         (vec![event(COUNTED), STOP.to_owned(), alone.clone()], 4),
         (vec![of_event.clone(), STOP.to_owned()], 4),
         // More may be made behind these.
-        (vec![of_event], 7),
+        (vec![of_event.clone()], 7),
+        (vec![STOP.to_owned(), of_event], 7),
         (vec![progress.clone()], 7),
         (vec![progress, ": thinking\n\n".to_owned()], 7),
         (vec![event(COUNTED), alone.clone()], 7),

@@ -39,10 +39,11 @@ impl StreamTap {
         is_complete.then_some(CompletionTokens(committed))
     }
 
-    /// The answer is complete, and what is reported of it is believed. A report before that may be one of progress, also where it came in an
-    /// event of its own: work that nobody sees may go on behind it.
+    /// The answer is complete, no text has followed its end, and what is reported of it is believed. A report before that may be one of
+    /// progress, also where it came in an event of its own: work that nobody sees may go on behind it. So it may behind a finish reason that
+    /// came too early.
     pub fn has_last_report(&self) -> bool {
-        self.finished() && self.reported().is_some()
+        self.complete_at().is_some() && self.reported().is_some()
     }
 
     /// What is believed of the provider's reports, for both sides: the highest of them, as far as the text that followed the last one
