@@ -1,4 +1,4 @@
-//! What the ledger's thread does now and then beside the debits: it writes and forgets idempotency keys, and forgets what was spent long ago.
+//! What the ledger's thread does when it is due. Beside the debits it writes and forgets idempotency keys, and forgets what was spent long ago.
 
 use std::time::Duration;
 
@@ -12,6 +12,37 @@ use crate::ledger::idempotency::call::{FreedKey, KeyWrite};
 use crate::ledger::sqlite::SpentRow;
 
 impl Committer {
+    /// Does what is due by now, the debits first.
+    pub(super) fn do_what_is_due(&mut self) {
+        let now = monotonic();
+        // Whether an outage is over is looked at even when there is nothing to commit.
+        if [self.commit_at, self.outage.over_at()]
+            .into_iter()
+            .flatten()
+            .any(|at| at <= now)
+        {
+            self.commit_at = None;
+            self.commit_or_retry();
+        }
+        if self.keys_at.is_some_and(|at| at <= now) {
+            self.keys_at = None;
+            if self.write_keys() {
+                self.delete_expired_keys();
+            }
+        }
+        if self.spent_at.is_some_and(|at| at <= now) {
+            self.forget_spending();
+        }
+        if self.sync_at.is_some_and(|at| at <= now) {
+            self.sync_at = None;
+            self.sync_or_retry();
+        }
+        if self.file_at.is_some_and(|at| at <= now) {
+            self.look_for_file();
+        }
+        self.resolve_doubts_that_are_due();
+    }
+
     /// Writes what waits of idempotency keys. False when that cannot be written: it is tried again.
     pub(super) fn write_keys(&mut self) -> bool {
         let now = monotonic();

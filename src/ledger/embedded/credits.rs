@@ -1,11 +1,15 @@
 //! Credit entries: an amount that takes something away is taken from memory first, where the holds are, and one that adds is added to the
 //! file first, so that at no moment more can be spent than both have.
 
+use std::collections::BTreeSet;
+use std::time::Instant;
+
 use super::commands::{failed, read_beside};
 use super::shared::EmbeddedAccount;
-use super::writer::Committer;
+use super::writer::{Committer, RETRY_EVERY};
+use crate::clock::monotonic;
 use crate::ledger::StoreError;
-use crate::ledger::admin::credits::{CreditOp, CreditPost, Posted, Statement, check_new_reference};
+use crate::ledger::admin::credits::{CreditEntry, CreditOp, CreditPost, Posted, Statement, check_new_reference};
 use crate::ledger::admin::{AdminError, AdminOp, AdminReply};
 use crate::ledger::sqlite::Reader;
 use crate::ledger::sqlite::credits::{Untold, Written};
@@ -20,6 +24,20 @@ impl From<Untold> for AdminError {
             Untold::Invalid(why) => AdminError::Invalid(why),
             Untold::Failed(error) => failed(error),
         }
+    }
+}
+
+/// Credit entries whose write failed, and of which the file did not say whether it has them. Memory lacks what they take, and what they add.
+#[derive(Default)]
+pub(super) struct Doubtful {
+    pub(super) posts: Vec<CreditPost>,
+    /// When the file is asked for them next.
+    pub(super) due_at: Option<Instant>,
+}
+
+impl Doubtful {
+    fn has(&self, account: &AccountId) -> bool {
+        self.posts.iter().any(|post| post.account == *account)
     }
 }
 
@@ -120,7 +138,7 @@ impl Committer {
         post.check().map_err(AdminError::Invalid)?;
         // The file adds to the balance that it has, so it gets the debits that are queued first.
         self.commit().map_err(failed)?;
-        self.resolve_doubts(&cell, &post.account)?;
+        self.resolve_doubts(&cell, &post.account).map_err(failed)?;
         let before = self.database.credit_entry(&post.account, &post.reference);
         let written = match before.map_err(failed)? {
             // Its account may have been given it by hand before: from now on it is nobody else's.
@@ -157,7 +175,7 @@ impl Committer {
         let written = self.write(post);
         let is_written = matches!(written, Ok(Written::Added(_)));
         // What the file may have taken stays taken here until it says so.
-        let may_be_written = is_written || self.doubtful.iter().any(|doubt| doubt.account == post.account);
+        let may_be_written = is_written || self.doubtful.has(&post.account);
         let amount = match (takes, may_be_written) {
             (true, true) => None,
             (true, false) => Credits::ZERO.checked_sub(post.amount),
@@ -183,20 +201,62 @@ impl Committer {
     pub(super) fn write(&mut self, post: &CreditPost) -> Result<Written, StoreError> {
         let written = self.database.post(post, self.shared.clock.now());
         let Err(error) = written else { return written };
-        let looked = self.database.credit_entry(&post.account, &post.reference);
-        #[cfg(test)]
-        let looked = match std::mem::take(&mut self.database.fails_to_look) {
-            true => Err(StoreError::Unavailable("a test's".to_owned())),
-            false => looked,
-        };
-        match looked {
-            Ok(Some(entry)) if post.is_same_as(&entry) => Ok(Written::Added(entry)),
-            Ok(_) => Err(error),
+        match self.look_for(post) {
+            Ok(Some(entry)) => Ok(Written::Added(entry)),
+            Ok(None) => Err(error),
             Err(_) => {
-                self.doubtful.push(post.clone());
+                let CreditPost { account, amount, .. } = post;
+                log::warn!("MONEY: whether an entry of {amount} for {account} was written is not known yet");
+                self.doubtful.posts.push(post.clone());
+                self.doubtful.due_at = Some(monotonic());
                 Err(error)
             }
         }
+    }
+
+    /// The entry that the file has of it, if it has.
+    fn look_for(&mut self, post: &CreditPost) -> Result<Option<CreditEntry>, StoreError> {
+        #[cfg(test)]
+        if std::mem::take(&mut self.database.fails_to_look) {
+            return Err(StoreError::Unavailable("a test's".to_owned()));
+        }
+        let found = self.database.credit_entry(&post.account, &post.reference)?;
+        Ok(found.filter(|entry| post.is_same_as(entry)))
+    }
+
+    /// Commits what is queued, and asks the file for all entries that it may have: then memory has what the file has.
+    ///
+    /// # Errors
+    /// When the file cannot be written, or does not say.
+    pub(super) fn commit_and_resolve(&mut self) -> Result<(), StoreError> {
+        self.commit()?;
+        self.resolve_all_doubts()
+    }
+
+    /// Asks the file where that is due: until it says, what an entry would have taken is no credit that the account can use.
+    pub(super) fn resolve_doubts_that_are_due(&mut self) {
+        let now = monotonic();
+        if self.doubtful.due_at.is_none_or(|at| at > now) {
+            return;
+        }
+        self.doubtful.due_at = match self.resolve_all_doubts() {
+            Ok(()) => None,
+            // The try itself may have taken longer than that.
+            Err(_) => monotonic().checked_add(RETRY_EVERY),
+        };
+    }
+
+    /// # Errors
+    /// The first of those accounts of which the file still does not say: the others are resolved all the same.
+    fn resolve_all_doubts(&mut self) -> Result<(), StoreError> {
+        let accounts: BTreeSet<AccountId> = self.doubtful.posts.iter().map(|post| post.account.clone()).collect();
+        let mut all = Ok(());
+        for account in accounts {
+            // A post found its account in memory, where none is ever removed.
+            let Ok(cell) = self.cell(&account) else { continue };
+            all = all.and(self.resolve_doubts(&cell, &account));
+        }
+        all
     }
 
     /// Asks the file for the account's entries that it may have. Memory gets those that the file has and that add something, and gets back what
@@ -204,11 +264,12 @@ impl Committer {
     ///
     /// # Errors
     /// When the file still does not say: then nothing more is posted.
-    fn resolve_doubts(&mut self, cell: &EmbeddedAccount, account: &AccountId) -> Result<(), AdminError> {
-        while let Some(place) = self.doubtful.iter().position(|post| post.account == *account) {
-            let Some(post) = self.doubtful.get(place) else { break };
-            let found = self.database.credit_entry(account, &post.reference).map_err(failed)?;
-            let is_written = found.is_some_and(|entry| post.is_same_as(&entry));
+    fn resolve_doubts(&mut self, cell: &EmbeddedAccount, account: &AccountId) -> Result<(), StoreError> {
+        while let Some(place) = self.doubtful.posts.iter().position(|post| post.account == *account) {
+            let Some(post) = self.doubtful.posts.get(place).cloned() else {
+                break;
+            };
+            let is_written = self.look_for(&post)?.is_some();
             let amount = match (post.amount < Credits::ZERO, is_written) {
                 (true, false) => Credits::ZERO.checked_sub(post.amount),
                 (false, true) => Some(post.amount),
@@ -218,7 +279,7 @@ impl Committer {
                 let amount = post.amount;
                 log::error!("MONEY: an entry of {amount} for {account} is not in memory as it is in the file");
             }
-            self.doubtful.swap_remove(place);
+            self.doubtful.posts.swap_remove(place);
         }
         Ok(())
     }

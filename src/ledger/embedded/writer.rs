@@ -7,6 +7,7 @@ use std::sync::{Arc, PoisonError, mpsc};
 use std::time::{Duration, Instant};
 
 use super::command::{Command, Commands};
+use super::credits::Doubtful;
 use super::group::sums;
 use super::keys_look::KeysLook;
 use super::lease::Lease;
@@ -17,7 +18,6 @@ use super::shared::{COMMIT_WINDOW, EmbeddedAccount, QueuedDebit, Shared};
 use super::sync::Unsynced;
 use super::{keys, spending};
 use crate::failpoints::point;
-use crate::ledger::admin::credits::CreditPost;
 use crate::ledger::journal::Entry;
 use crate::ledger::known_time::KnownTime;
 use crate::ledger::sqlite::{BUSY_MAX, Database, SpentRow};
@@ -43,8 +43,7 @@ pub(super) struct Committer {
     process: u64,
     /// The number of the group that is being written: the file keeps the name of its last, so that one that it has is not written again.
     group: u64,
-    /// Credit entries whose write failed, and of which the file did not say whether it has them. Memory has none of them.
-    pub(super) doubtful: Vec<CreditPost>,
+    pub(super) doubtful: Doubtful,
     /// The journal's entries of what had been taken before. What that came to may stand in the queue still.
     taken_before: Vec<Entry>,
     /// The journal's entries of what was committed, until it is on the disk.
@@ -71,7 +70,7 @@ pub(super) struct Committer {
     /// A look at keys that goes on.
     pub(super) keys_look: Option<KeysLook>,
     /// Debits that cannot be written.
-    outage: Outage,
+    pub(super) outage: Outage,
     /// Whether idempotency keys could not be written when that was last tried.
     pub(super) keys_wait: bool,
 }
@@ -99,7 +98,7 @@ impl Committer {
             database,
             inbox,
             unwritten: Vec::new(),
-            doubtful: Vec::new(),
+            doubtful: Doubtful::default(),
             group: 0,
             taken_before: Vec::new(),
             unsynced: Unsynced::default(),
@@ -170,7 +169,7 @@ impl Committer {
                 Ok(Command::ForgetProducers(today)) => self.forget_producers(today),
                 // The asker may have gone.
                 Ok(Command::Moment(mut moment, taken)) => {
-                    let at_hand = self.commit().and_then(|()| moment.take(&self.shared));
+                    let at_hand = self.commit_and_resolve().and_then(|()| moment.take(&self.shared));
                     drop(taken.send(at_hand.map(|()| moment)));
                 }
                 Ok(Command::Flush(written)) => drop(written.send(self.commit())),
@@ -196,7 +195,7 @@ impl Committer {
 
     /// Writes out everything and takes no more, so that the file can change hands.
     fn hand_over(&mut self) -> Result<(), StoreError> {
-        self.commit()?; // Where this fails, nothing has changed yet.
+        self.commit_and_resolve()?; // Where this fails, nothing has changed yet.
         self.shared.owner.set(Owner::Successor);
         // Whoever is in the middle of a step on an account ends it; what comes after sees that the ledger has changed hands.
         let cells: Vec<Arc<EmbeddedAccount>> = {
@@ -220,7 +219,8 @@ impl Committer {
     /// When something is due next.
     fn due_at(&self) -> Option<Instant> {
         let due = [self.commit_at, self.sync_at, self.keys_at, self.spent_at, self.file_at];
-        due.into_iter().chain([self.outage.over_at()]).flatten().min()
+        let others = [self.outage.over_at(), self.doubtful.due_at];
+        due.into_iter().chain(others).flatten().min()
     }
 
     /// Does what is due, also while more and more is asked of the thread, which a channel gives before it says that nothing came in time.
@@ -233,35 +233,6 @@ impl Committer {
         if late_at.is_some_and(|at| at <= crate::clock::monotonic()) {
             self.do_what_is_due();
             self.done_at = Some(crate::clock::monotonic());
-        }
-    }
-
-    pub(super) fn do_what_is_due(&mut self) {
-        let now = crate::clock::monotonic();
-        // Whether an outage is over is looked at even when there is nothing to commit.
-        if [self.commit_at, self.outage.over_at()]
-            .into_iter()
-            .flatten()
-            .any(|at| at <= now)
-        {
-            self.commit_at = None;
-            self.commit_or_retry();
-        }
-        if self.keys_at.is_some_and(|at| at <= now) {
-            self.keys_at = None;
-            if self.write_keys() {
-                self.delete_expired_keys();
-            }
-        }
-        if self.spent_at.is_some_and(|at| at <= now) {
-            self.forget_spending();
-        }
-        if self.sync_at.is_some_and(|at| at <= now) {
-            self.sync_at = None;
-            self.sync_or_retry();
-        }
-        if self.file_at.is_some_and(|at| at <= now) {
-            self.look_for_file();
         }
     }
 

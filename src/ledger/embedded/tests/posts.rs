@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::*;
+use crate::clock::monotonic;
 use crate::ledger::admin::accounts::AccountOp;
 use crate::ledger::admin::credits::{CreditKind, CreditOp, CreditPost, Posted};
 use crate::ledger::admin::operators::OperatorOp;
@@ -132,6 +133,33 @@ fn what_a_doubtful_post_takes_stays_taken_until_the_file_says_that_it_has_it_not
     assert_eq!(thread.balance(), credits("7"));
     assert!(!thread.post("-3", "-3").unwrap().added);
     assert_eq!(thread.balance(), credits("7"));
+}
+
+/// The customer could not use it until somebody posted another entry to the same account.
+#[test]
+fn the_file_is_asked_for_a_doubtful_entry_without_another_post() {
+    let mut thread = thread();
+    let file = thread.fill();
+    thread.committer.database.fails_to_look = true;
+    assert!(matches!(thread.post("-3", "-3"), Err(AdminError::Store(_))));
+    file.execute_batch("DROP TRIGGER full").unwrap();
+    // It does not say: it is asked again later.
+    thread.committer.database.fails_to_look = true;
+    let asked = monotonic();
+    thread.committer.do_what_is_due();
+    assert_eq!(thread.balances(), (credits("7"), credits("10")));
+    let due_at = &mut thread.committer.doubtful.due_at;
+    assert!(due_at.replace(monotonic()).is_some_and(|at| at > asked));
+    thread.committer.do_what_is_due();
+    assert_eq!(thread.balance(), credits("10"));
+    assert_eq!(thread.committer.doubtful.due_at, None);
+    // A ledger that changes hands or is audited asks before that. The file has this one.
+    thread.committer.database.fails_after_commit = true;
+    thread.committer.database.fails_to_look = true;
+    assert!(matches!(thread.post("2", "2"), Err(AdminError::Store(_))));
+    assert_eq!(thread.balances(), (credits("10"), credits("12")));
+    thread.committer.commit_and_resolve().unwrap();
+    assert_eq!(thread.balance(), credits("12"));
 }
 
 /// What the file has under the reference is another entry: that is not what could not be written.
