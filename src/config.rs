@@ -65,7 +65,7 @@ impl Config {
     /// # Errors
     /// When it cannot be read, has an unknown key (the nearest known one is named), or a value that makes no sense.
     pub fn load(path: &Path) -> Result<Config, ConfigError> {
-        let text = read(path)?;
+        let text = read_own(path)?;
         Config::parse(path, &text, &environment)
     }
 
@@ -112,7 +112,9 @@ impl Config {
     /// read is not.
     pub(crate) fn is_as_read(&self, catalogue_digest: TextDigest) -> bool {
         let is = |path: &Path, digested: TextDigest| read(path).is_ok_and(|text| digest(&text) == digested);
-        is(&self.path, self.text_digest) && is(&self.catalogue, catalogue_digest)
+        // What came through a pipe was read with it, and cannot be read again.
+        let is_pipe = std::fs::metadata(&self.path).is_ok_and(|file| file.file_type().is_fifo());
+        (is_pipe || is(&self.path, self.text_digest)) && is(&self.catalogue, catalogue_digest)
     }
 
     /// The same of a text that is, or is to be, the catalogue's.
@@ -208,7 +210,20 @@ pub(crate) fn read(path: &Path) -> Result<String, ConfigError> {
     Ok(without_mark(&text).to_owned())
 }
 
-/// The same with the mark of its encoding.
+/// The text of the configuration itself.
+///
+/// # Errors
+/// As [`read`], and where a pipe gives nothing: who writes into it has failed, or it was read before. An empty text stands for the defaults,
+/// and so for another ledger.
+pub(crate) fn read_own(path: &Path) -> Result<String, ConfigError> {
+    let text = read(path)?;
+    if text.trim().is_empty() && !path.is_file() {
+        return Err(ConfigError::new(path, NOTHING_PIPED));
+    }
+    Ok(text)
+}
+
+/// What [`read`] gives, with the mark of its encoding.
 fn text_of(path: &Path) -> std::io::Result<String> {
     let kind = std::fs::metadata(path)?.file_type();
     // That of a shell (`<(…)`, `… | tollgate --conf /dev/stdin`) has no name: it is behind a link that leads to no path.
@@ -221,6 +236,8 @@ fn text_of(path: &Path) -> std::io::Result<String> {
 
 const NO_FILE: &str =
     "it is no regular file but a named pipe or a device, which could be waited for without end: name a file";
+
+const NOTHING_PIPED: &str = "it is a pipe with nothing in it: what writes into it has failed, or it was read before";
 
 /// The text without the mark of its encoding, which some editors put in front: the reader of YAML takes it for a column.
 fn without_mark(text: &str) -> &str {

@@ -10,7 +10,7 @@ use super::demo;
 use super::failure::Failure;
 use super::output::{Answer, Format, Show};
 use crate::clock::Clock;
-use crate::config::{BaseUrl, Config, Credential, Provider, Store, Traces, doubts, environment, mistakes};
+use crate::config::{BaseUrl, Config, ConfigError, Credential, Provider, Store, Traces, doubts, environment, mistakes};
 use crate::gateway::snapshot;
 use crate::ledger;
 use crate::server::open_files::OpenFiles;
@@ -18,9 +18,12 @@ use crate::server::preflight;
 
 pub(super) fn run(conf: &Path, format: Format) -> Result<Answer, Failure> {
     let mut findings = Findings::default();
-    match super::load(conf) {
-        Ok(config) => findings.see(&config),
-        Err(failure) => findings.errors.extend(mistakes_of(conf, &failure)),
+    match super::text_at(conf) {
+        Ok(text) => match Config::parse(conf, &text, &environment) {
+            Ok(config) => findings.see(&config),
+            Err(error) => findings.errors.extend(mistakes_of(conf, &text, &error)),
+        },
+        Err(failure) => findings.errors.push(failure.to_string()),
     }
     findings.good = findings.errors.is_empty();
     Answer::of(&findings, format)
@@ -220,16 +223,13 @@ impl Show for Findings {
 }
 
 /// Every mistake of a configuration that cannot be used, and not only the first, and those of the catalogue that it names.
-fn mistakes_of(conf: &Path, failure: &Failure) -> Vec<String> {
-    let Ok(text) = crate::config::read(conf) else {
-        return vec![failure.to_string()];
-    };
-    let mistakes = mistakes::of_config(conf, &text, &environment);
+fn mistakes_of(conf: &Path, text: &str, error: &ConfigError) -> Vec<String> {
+    let mistakes = mistakes::of_config(conf, text, &environment);
     let mut told: Vec<String> = mistakes.iter().map(ToString::to_string).collect();
     if told.is_empty() {
-        told.push(failure.to_string());
+        told.push(error.to_string());
     }
-    let catalogue = mistakes::sound_for_catalogue(conf, &text).map(|config| mistakes::of_catalogue(&config));
+    let catalogue = mistakes::sound_for_catalogue(conf, text).map(|config| mistakes::of_catalogue(&config));
     told.extend(catalogue.iter().flatten().map(ToString::to_string));
     told
 }

@@ -267,7 +267,7 @@ fn text_at(path: &Path) -> Result<String, Failure> {
             "there is no configuration at {path}: name it with --conf FILE or TOLLGATE_CONF"
         )));
     }
-    Ok(crate::config::read(path)?)
+    Ok(crate::config::read_own(path)?)
 }
 
 /// The same for a command that needs to know only where the ledger is, and how its figures are written: a mistake elsewhere in the file

@@ -121,7 +121,7 @@ impl Reloader {
     }
 
     fn read(&self, old: &Config) -> Result<Snapshot, ConfigError> {
-        let config = Config::parse(&old.path, &crate::config::read(&old.path)?, &self.environment)?;
+        let config = Config::parse(&old.path, &crate::config::read_own(&old.path)?, &self.environment)?;
         let snapshot = Snapshot::load(config, &self.upstreams)?;
         self.upstreams.wait_for_names();
         Ok(snapshot)
@@ -228,6 +228,8 @@ const CHECK_EVERY: Duration = Duration::from_millis(500);
 /// How often it is looked whether what was refused would be taken by now.
 const RETRY_EVERY: Duration = Duration::from_secs(5);
 
+#[cfg(test)]
+mod piped;
 #[cfg(test)]
 mod tests {
     use std::path::Path;

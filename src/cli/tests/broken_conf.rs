@@ -44,18 +44,43 @@ fn a_mistake_elsewhere_takes_no_command_about_the_ledger_away() {
     assert_eq!(place.run("account show acme").stderr, "");
 }
 
+/// Runs `tollgate` with a configuration that comes through a pipe.
+fn piped(text: &str, words: &str) -> Outcome {
+    let (reader, mut writer) = std::io::pipe().unwrap();
+    std::io::Write::write_all(&mut writer, text.as_bytes()).unwrap();
+    drop(writer);
+    let number = std::os::fd::AsRawFd::as_raw_fd(&reader);
+    tollgate(&format!("{words} --conf /proc/self/fd/{number}"))
+}
+
+/// It told the first of them, for the pipe had nothing left.
+#[test]
+fn a_check_tells_each_mistake_of_a_configuration_from_a_pipe() {
+    let good = std::fs::read_to_string(Place::new().conf()).unwrap();
+    let told = piped(&format!("{good}markup: \"two\"\ndrain_seconds: soon\n"), "check").stderr;
+    for key in ["markup", "drain_seconds"] {
+        assert!(told.contains(key), "{key}: {told}");
+    }
+}
+
+/// What writes into the pipe had failed, and the command worked on the ledger of the defaults, in the folder that it was run in.
+#[test]
+fn a_pipe_with_nothing_in_it_is_no_configuration() {
+    for text in ["", "\n"] {
+        for words in ["account list", "check", "catalogue check"] {
+            let refused = piped(text, words);
+            assert_ne!(refused.status, 0, "{words}");
+            let told = refused.stderr;
+            assert!(told.contains("it is a pipe with nothing in it"), "{words}: {told}");
+        }
+    }
+}
+
 /// The pipe was read a second time, and the command worked on the ledger of the defaults, in the folder that it was run in.
 #[test]
 fn a_mistake_in_a_configuration_from_a_pipe_leads_to_no_other_ledger() {
     let place = Place::new();
     let good = std::fs::read_to_string(place.conf()).unwrap();
-    let piped = |text: &str, words: &str| {
-        let (reader, mut writer) = std::io::pipe().unwrap();
-        std::io::Write::write_all(&mut writer, text.as_bytes()).unwrap();
-        drop(writer);
-        let number = std::os::fd::AsRawFd::as_raw_fd(&reader);
-        tollgate(&format!("{words} --conf /proc/self/fd/{number}"))
-    };
     let refused = piped(&format!("{good}store: \"mysql://x\"\n"), "account list");
     assert_eq!((refused.status, refused.stdout.as_str()), (1, ""), "{}", refused.stderr);
     let _made = place.json("account create acme --tier pro");
