@@ -67,6 +67,10 @@ pub enum EndUserBound {
     /// End users.
     #[error("these days have more than {END_USERS_MAX} end users, which are too many to list; ask for fewer days")]
     EndUsers,
+    /// Something that a later version counts.
+    #[error("these days have more than is summed up by end user; ask for fewer days")]
+    #[serde(other)]
+    Other,
 }
 
 /// The sums in the making.
@@ -286,6 +290,15 @@ mod tests {
             words.starts_with("the minutes behind these days have more than 200000 receipts"),
             "{words}"
         );
+    }
+
+    /// A gateway elsewhere may be of a later version than the command that asks it.
+    #[test]
+    fn a_bound_that_is_not_known_is_told_all_the_same() {
+        let usage = serde_json::from_str::<EndUserUsage>(r#"{"beyond":"bytes"}"#).unwrap();
+        assert_eq!(usage, EndUserUsage::Beyond(EndUserBound::Other));
+        let known = serde_json::from_str::<EndUserUsage>(r#"{"beyond":"end_users"}"#).unwrap();
+        assert_eq!(known, EndUserUsage::Beyond(EndUserBound::EndUsers));
     }
 
     #[test]
