@@ -97,6 +97,9 @@ impl Breaker {
                 .compare_exchange(NOT_HEARD, ANSWERED, Ordering::Relaxed, Ordering::Relaxed);
             return;
         }
+        if open_until != 0 {
+            self.earlier_calls.store(OUTDATED, Ordering::Relaxed);
+        }
         let now_ms = clock.passed_ms().max(1);
         // A store for each answer would make all threads share a line of the cache.
         if self.answered_at.load(Ordering::Relaxed) < now_ms {
@@ -165,8 +168,9 @@ impl Breaker {
         }
     }
 
-    /// The target failed this call; it may have said for how long, in seconds. Where the call began before the breaker opened, that is one of
-    /// the failures which opened it, though it came later: only what the target asks for counts then, and a call that probes keeps its place.
+    /// The target failed this call; it may have said for how long, in seconds. Where the call began before the breaker last opened, only a
+    /// pause that the target asks for counts, and a call that probes keeps its place; and as long as the breaker is open by that opening and
+    /// nothing is known of later calls, it is one more failure of the row, which lengthens no pause.
     pub(crate) fn failed(&self, admitted: Admitted, clock: &Clock, retry_after_secs: Option<u64>) {
         let now_ms = clock.passed_ms();
         // One that asks for no pause has failed as any other.
@@ -174,27 +178,36 @@ impl Breaker {
         let asked = asked.map(|secs| secs.min(RETRY_AFTER_SECS_MAX).saturating_mul(1000));
         let asked_ms = asked.map(|millis| i64::try_from(millis).unwrap_or(0));
         let is_open = self.open_until() != 0;
-        if is_open && self.is_earlier(admitted) {
-            if let Some(pause_ms) = asked_ms {
-                self.pause_for(pause_ms, now_ms);
+        if self.is_earlier(admitted) {
+            match asked_ms {
+                Some(pause_ms) => self.pause_for(pause_ms, now_ms),
+                None if is_open && self.belongs_to_row(admitted) => {
+                    self.count_failure(now_ms);
+                }
+                None => {}
             }
             return;
         }
         if is_open {
             self.earlier_calls.store(OUTDATED, Ordering::Relaxed);
         }
-        let before = self.failures.fetch_add(1, Ordering::Relaxed);
-        let last = self.failed_at.swap(now_ms, Ordering::Relaxed);
-        if before == 0 || now_ms.saturating_sub(last) > HEARD_WITHIN_MS {
-            self.failing_since.store(now_ms, Ordering::Relaxed);
-        }
-        let failures = before.saturating_add(1);
+        let failures = self.count_failure(now_ms);
         let pause_ms = match asked_ms {
             Some(asked_ms) => asked_ms,
             None if is_open || failures >= FAILURES_IN_A_ROW => COOL_DOWN_MS,
             None => return,
         };
         self.open_for(pause_ms, now_ms);
+    }
+
+    /// Counts one more failure in a row; how many that makes.
+    fn count_failure(&self, now_ms: i64) -> u32 {
+        let before = self.failures.fetch_add(1, Ordering::Relaxed);
+        let last = self.failed_at.swap(now_ms, Ordering::Relaxed);
+        if before == 0 || now_ms.saturating_sub(last) > HEARD_WITHIN_MS {
+            self.failing_since.store(now_ms, Ordering::Relaxed);
+        }
+        before.saturating_add(1)
     }
 
     /// Opens for so long, or leaves it open for longer. What is being found out decides nothing any more.
@@ -216,6 +229,12 @@ impl Breaker {
     /// Whether a call began before the breaker last opened.
     fn is_earlier(&self, admitted: Admitted) -> bool {
         admitted.openings != self.openings.load(Ordering::Relaxed)
+    }
+
+    /// Whether a call began before the breaker last opened and after it opened before that, and no call that began since has ended.
+    fn belongs_to_row(&self, admitted: Admitted) -> bool {
+        self.earlier_calls.load(Ordering::Relaxed) != OUTDATED
+            && admitted.openings.wrapping_add(1) == self.openings.load(Ordering::Relaxed)
     }
 
     /// Whether so many calls in a row have failed that the target does not work, rather than being busy, and none that began before them was
@@ -248,7 +267,7 @@ pub(crate) fn is_provider_down<'b>(targets: impl Iterator<Item = &'b Breaker> + 
 const NOT_HEARD: u8 = 0;
 /// One was: the failures that opened it were not all that the target did.
 const ANSWERED: u8 = 1;
-/// One that began since the opening has failed: what earlier ones come to is no news.
+/// One that began since the opening was answered or has failed: what earlier ones come to is no news.
 const OUTDATED: u8 = 2;
 /// Accounts that have to see it.
 const ACCOUNTS_DECEIVED: usize = 3;

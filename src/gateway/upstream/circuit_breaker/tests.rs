@@ -273,6 +273,10 @@ fn failures_of_calls_from_before_an_opening_lengthen_no_pause_and_take_no_place(
     assert!(!breaker.admits(&clock), "one finds out");
     breaker.succeeded(probe, &clock);
     assert!(breaker.admits(&clock) && breaker.admits(&clock), "closed");
+    for _ in 0..FAILURES_IN_A_ROW {
+        breaker.failed(hung, &clock, None);
+    }
+    assert!(breaker.admits(&clock), "they open it no second time");
     // A pause that it asks for counts whenever it asks.
     opens();
     breaker.failed(hung, &clock, Some(30));
@@ -280,4 +284,38 @@ fn failures_of_calls_from_before_an_opening_lengthen_no_pause_and_take_no_place(
     assert!(!breaker.admits(&clock));
     clock.advance(1);
     assert!(breaker.admits(&clock));
+}
+
+/// After one that asked for a pause those of all other calls in flight counted for nothing: nobody was told that the provider was down.
+#[test]
+fn failures_of_calls_in_flight_count_though_one_of_them_asked_for_a_pause() {
+    // Of those in flight one is answered, or a call that began since is.
+    for is_of_earlier in [true, false] {
+        let (breaker, clock) = (Breaker::default(), clock());
+        let is_down = || is_provider_down([&breaker].into_iter(), &clock);
+        let calls: Vec<Admitted> = (0..50).map(|_| breaker.admit(&clock).unwrap()).collect();
+        breaker.failed(calls[0], &clock, Some(5));
+        assert!(!is_down(), "it is busy");
+        clock.advance(4_999);
+        for call in &calls[1..20] {
+            breaker.failed(*call, &clock, None);
+        }
+        assert!(is_down() && !breaker.admits(&clock));
+        match is_of_earlier {
+            true => breaker.succeeded(calls[20], &clock),
+            false => breaker.answers(&clock),
+        }
+        assert!(!is_down(), "{is_of_earlier}");
+        for call in &calls[21..40] {
+            breaker.failed(*call, &clock, None);
+        }
+        assert!(!is_down(), "{is_of_earlier}");
+        clock.advance(1);
+        let probe = breaker.admit(&clock).unwrap();
+        breaker.succeeded(probe, &clock);
+        for call in &calls[40..] {
+            breaker.failed(*call, &clock, None);
+        }
+        assert!(breaker.admits(&clock), "it has closed since");
+    }
 }
