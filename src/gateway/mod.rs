@@ -160,7 +160,7 @@ impl ProxyHttp for Tollgate {
         ctx: &mut Self::CTX,
         client_reused: bool,
     ) -> Box<Error> {
-        // The transport says so of a connection that had waited in the pool, with no other request on it.
+        // The transport says so of a connection that had waited in the pool. Over HTTP/2 other requests may have come together with this one.
         hook("error_while_proxy", ctx);
         crate::gateway::upstream::failure::exchange_failed(session, ctx, e, client_reused, self.clock())
     }

@@ -67,18 +67,19 @@ struct Open {
     idle_max: Duration,
     /// Since when it was seen to have none.
     idle_since: Mutex<Option<Instant>>,
-    /// That which ended when it last got a stream while it had none: it lasts as long as nothing is heard. None before it first did.
-    idle_time: Mutex<Option<IdleTime>>,
+    /// That which ended when it last got a stream while it had none, and when that was: it lasts as long as nothing is heard. None before it
+    /// first did.
+    idle_time: Mutex<Option<(IdleTime, Instant)>>,
     /// Reads that brought something.
     reads: Arc<AtomicUsize>,
 }
 
 impl Http2 {
-    /// A stream of a connection that there is; and where nothing was heard from it since it had no stream, its idle time. None where each
-    /// has as many as it takes.
-    pub(super) async fn stream(&self, peer: u64) -> Option<(Http2Session, Option<IdleTime>)> {
+    /// A stream of a connection that there is; and its idle time where that ended at most [`TOGETHER_MAX`] before `now` and nothing was heard
+    /// since. None where each has as many as it takes.
+    pub(super) async fn stream(&self, peer: u64, now: Instant) -> Option<(Http2Session, Option<IdleTime>)> {
         for _ in 0..TRIED_MAX {
-            let (promised, idle_time) = self.promise(peer)?;
+            let (promised, idle_time) = self.promise(peer, now)?;
             match promised.0.connection.spawn_stream().await {
                 Ok(Some(stream)) => return Some((stream, idle_time)),
                 // It ends, or has as many as it takes.
@@ -143,12 +144,12 @@ impl Http2 {
 
     /// A connection that has room for one more stream, which stays promised until what is returned is dropped; and its idle time, if that
     /// lasts.
-    fn promise(&self, peer: u64) -> Option<(Promised, Option<IdleTime>)> {
+    fn promise(&self, peer: u64, now: Instant) -> Option<(Promised, Option<IdleTime>)> {
         let connections = self.lock();
         let open = connections.by_peer.get(&peer)?.iter().find(|open| open.has_room())?;
         let is_idle = open.promised.fetch_add(1, Ordering::Relaxed) == 0 && open.connection.is_idle();
         *open.idle_since.lock().unwrap_or_else(PoisonError::into_inner) = None;
-        let idle_time = open.idle_time(is_idle);
+        let idle_time = open.idle_time(is_idle, now);
         Some((Promised(Arc::clone(open)), idle_time))
     }
 
@@ -190,14 +191,17 @@ impl Open {
             && self.connection.free_stream_slots() > self.promised.load(Ordering::Relaxed)
     }
 
-    /// The idle time of the connection, which gets a stream, unless something was heard since the first one that ended it. `is_idle`: this
-    /// one is the first. The others of a burst are on a connection that may have died before all of them.
-    fn idle_time(&self, is_idle: bool) -> Option<IdleTime> {
+    /// The idle time of the connection, which gets a stream now: none where something was heard since the first one that ended it, or where
+    /// that was longer ago than [`TOGETHER_MAX`]. `is_idle`: this one is the first. Those that come together with it are on a connection
+    /// that may have died before all of them; later ones are on one that is in use.
+    fn idle_time(&self, is_idle: bool, now: Instant) -> Option<IdleTime> {
         let mut idle_time = self.idle_time.lock().unwrap_or_else(PoisonError::into_inner);
         if is_idle {
-            *idle_time = Some(IdleTime::begin(&self.reads));
+            *idle_time = Some((IdleTime::begin(&self.reads), now));
         }
-        idle_time.as_ref().filter(|idle_time| idle_time.lasts()).cloned()
+        let (idle_time, ended_at) = idle_time.as_ref()?;
+        let is_together = now.saturating_duration_since(*ended_at) <= TOGETHER_MAX;
+        (is_together && idle_time.lasts()).then(|| idle_time.clone())
     }
 
     fn stays(&self, now: Instant) -> bool {
@@ -353,6 +357,8 @@ async fn sweep(pool: Weak<Http2>, every: Duration) {
 
 /// Connections that are kept.
 const KEPT_MAX: usize = 4096;
+/// How long after the stream that ended the idle time of a connection others share it: longer, and the upstream may have been at work.
+const TOGETHER_MAX: Duration = Duration::from_millis(100);
 /// How many connections a call tries before it makes one.
 const TRIED_MAX: usize = 3;
 /// The upstream may send frames that are this long.

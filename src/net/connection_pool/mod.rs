@@ -50,7 +50,8 @@ pub(crate) struct Connected {
     pub(crate) session: HttpSession,
     /// Whether it was there before: over HTTP/1 it had waited in the pool, over HTTP/2 it may have had other requests.
     pub(crate) is_reused: bool,
-    /// Over HTTP/2, of a connection that was there and had no request, or from which nothing was heard since: whether anything was by now.
+    /// Over HTTP/2, of a connection that had no request when this one came, or one that had come at most 100 ms before, without anything heard
+    /// since: whether anything was by now.
     pub(crate) idle_time: Option<IdleTime>,
     /// What it tells beside the session. Over HTTP/2 there is none.
     pub(crate) io: Option<Arc<UpstreamIo>>,
@@ -116,7 +117,8 @@ impl ConnectionPool {
             idle_time,
             io: None,
         };
-        if !is_fresh && let Some((stream, idle_time)) = self.http2.stream(peer.reuse_hash()).await {
+        let now = crate::clock::monotonic();
+        if !is_fresh && let Some((stream, idle_time)) = self.http2.stream(peer.reuse_hash(), now).await {
             return Ok(over_http2(stream, true, idle_time));
         }
         let stream = self.connector.new_stream(peer).await?;

@@ -273,26 +273,6 @@ async fn over_http2_an_upstream_that_refuses_the_repeats_too_is_passed_over_afte
     }
 }
 
-/// All of them are on the connection that had died while it waited: each but the first got 502.
-#[tokio::test]
-async fn over_http2_each_request_of_a_burst_on_a_connection_that_had_died_is_sent_once_more() {
-    const CALLS: usize = 3;
-    for end in [FrameReply::default().close(), FrameReply::default().reset()] {
-        // It ends when all have come, and has said nothing since the first.
-        let unheard = vec![FrameReply::default().wait(&Cue::new()); CALLS - 1];
-        let (main, _spare, gateway) = reused([unheard, vec![end, whole()]].concat()).await;
-        let calls = (0..CALLS).map(|_| gateway.http1.post("/llm/chat", request(SMALL)));
-        for answer in join_all(calls).await {
-            answer.ok();
-        }
-        let connections: Vec<usize> = main.seen().iter().map(|seen| seen.connection).collect();
-        let (first, repeats) = connections.split_at(1 + CALLS);
-        assert_eq!(first, [0; 1 + CALLS]);
-        assert!(repeats.len() == CALLS && !repeats.contains(&0), "{repeats:?}");
-        gateway.check_books().await;
-    }
-}
-
 /// It worked when the request came, and the upstream may have handed that on: it was sent again, as by a connection that had waited.
 #[tokio::test]
 async fn over_http2_a_request_on_a_connection_in_use_that_dies_is_sent_once() {

@@ -101,7 +101,7 @@ async fn connected_within(times: Times) -> (Arc<Http2>, HttpPeer, Http2Session, 
 impl Http2 {
     /// A stream of a connection that there is.
     async fn next_stream(&self, peer: u64) -> Option<Http2Session> {
-        let (stream, _) = self.stream(peer).await?;
+        let (stream, _) = self.stream(peer, crate::clock::monotonic()).await?;
         Some(stream)
     }
 }
@@ -266,32 +266,35 @@ async fn one_on_which_an_upstream_was_silent_gets_no_other_request() {
 }
 
 /// Each stream but a connection's first counted as one of a connection that had waited, also among many others; then of a burst on one that
-/// had died while it waited the first stream alone did.
+/// had died while it waited the first stream alone did; then each did from which nothing was heard, however long others were at work.
 #[tokio::test]
-async fn the_idle_time_of_a_connection_lasts_for_all_its_streams_until_something_is_heard() {
+async fn the_idle_time_of_a_connection_is_of_all_streams_that_come_together_until_something_is_heard() {
     let (pool, peer, mut stream, mut far) = connected().await;
-    let peer = peer.reuse_hash();
+    let (peer, now) = (peer.reuse_hash(), crate::clock::monotonic());
     far.settings(10).await;
     ask_for_head(&mut stream, 1, &mut far).await;
     pool.lock().by_peer[&peer][0].is_settled.store(true, Ordering::Relaxed);
-    let (beside, none) = pool.stream(peer).await.unwrap();
+    let (beside, none) = pool.stream(peer, now).await.unwrap();
     assert!(none.is_none(), "it had another stream");
     pool.release(stream, peer, false);
     pool.release(beside, peer, false);
-    let (mut first, of_first) = pool.stream(peer).await.unwrap();
-    let (mut second, of_second) = pool.stream(peer).await.unwrap();
+    let (mut first, of_first) = pool.stream(peer, now).await.unwrap();
+    let (mut second, of_second) = pool.stream(peer, now + TOGETHER_MAX).await.unwrap();
+    let later = now + TOGETHER_MAX + Duration::from_millis(1);
+    let (late, none) = pool.stream(peer, later).await.unwrap();
+    assert!(none.is_none(), "it is in use");
     let idle_times = [of_first.unwrap(), of_second.unwrap()];
     assert!(idle_times.iter().all(IdleTime::lasts));
     // What was taken and not asked has no number.
     ask_for_head(&mut first, 3, &mut far).await;
     assert!(!idle_times.iter().any(IdleTime::lasts));
-    let (third, none) = pool.stream(peer).await.unwrap();
+    let (third, none) = pool.stream(peer, now).await.unwrap();
     assert!(none.is_none(), "it has answered");
     ask_for_head(&mut second, 5, &mut far).await;
-    for stream in [first, second, third] {
+    for stream in [first, second, third, late] {
         pool.release(stream, peer, false);
     }
-    let (_stream, again) = pool.stream(peer).await.unwrap();
+    let (_stream, again) = pool.stream(peer, later).await.unwrap();
     assert!(again.unwrap().lasts());
 }
 
