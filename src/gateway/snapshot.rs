@@ -153,6 +153,13 @@ impl Snapshot {
         self.config.is_as_read(self.catalogue_digest)
     }
 
+    /// From now on requests see this one: what targets answer is noted of its credentials, and of no others. To be called once it is stored
+    /// where requests find it; until then answers to those in flight are noted of the credentials before.
+    pub(crate) fn comes_into_force(&self) {
+        let candidates = self.candidates.values().flat_map(Candidates::all);
+        candidates.for_each(Candidate::comes_into_force);
+    }
+
     /// What an operator has to know where no model is on sale. None where one is.
     pub fn nothing_on_sale(&self) -> Option<String> {
         if !self.catalogue.models().is_empty() {

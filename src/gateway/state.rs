@@ -141,7 +141,10 @@ impl Tollgate {
         clock: Clock,
         telemetry: Arc<Telemetry>,
     ) -> Tollgate {
-        let keeps_receipts = snapshot.load().config.keeps_receipts();
+        let first = snapshot.load();
+        first.comes_into_force();
+        let keeps_receipts = first.config.keeps_receipts();
+        drop(first);
         let lifecycle = Lifecycle::new();
         Tollgate {
             shared: Arc::new(Shared {

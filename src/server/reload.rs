@@ -90,6 +90,7 @@ impl Reloader {
                     self.seen = seen_of(&new);
                 }
                 current.store(Arc::new(new));
+                current.load().comes_into_force();
                 self.refused = None;
                 self.telemetry.reloaded(false);
                 Reloaded::Changed
@@ -272,8 +273,10 @@ mod tests {
         let mut late = Reloader::new(&current, upstreams, |_| None);
         assert!(matches!(late.check(false), Reloaded::Changed));
         assert!(matches!(late.check(false), Reloaded::Unchanged));
-        let price = current.load().catalogue.models()[0].pricing.prompt.to_string();
-        assert_eq!(price, "0.0000023");
+        let now = current.load();
+        assert_eq!(now.catalogue.models()[0].pricing.prompt.to_string(), "0.0000023");
+        let target = &now.candidates.get("a/b").unwrap().all()[0];
+        assert!(target.note_credential_refused(true), "its credential is in force");
     }
 
     /// Its certificates were read with the catalogue, and looked at when the gateway had begun.

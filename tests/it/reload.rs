@@ -218,3 +218,28 @@ async fn a_secret_that_is_not_set_refuses_a_reload() {
     gateway.write_conf(&set.to_string());
     assert!(matches!(gateway.check_files(), Reloaded::Changed));
 }
+
+/// It was told to try again: what targets answer to a credential from before is not noted any more.
+#[tokio::test]
+async fn a_call_whose_credential_is_refused_after_a_reload_that_changed_it_is_told_so() {
+    let cue = Cue::new();
+    let refused = Reply::default()
+        .wait(&cue)
+        .and(Reply::refusal(401, &[], "no such key"));
+    let upstream = Upstream::always(refused).await;
+    let mut gateway = Gateway::over(&upstream).await;
+    let client = gateway.http1.clone();
+    let call = tokio::spawn(async move { client.post("/llm/chat", request(SMALL)).await });
+    upstream.asked(1).await;
+    let mut conf: Value = serde_json::from_str(&gateway.conf_text()).unwrap();
+    conf["providers"]["main"]["api_key_env"] = json!("SET_OTHER");
+    gateway.write_conf(&conf.to_string());
+    assert!(matches!(gateway.check_files(), Reloaded::Changed));
+    cue.give_all();
+    let answer = call.await.unwrap();
+    answer.error(500, "upstream_error");
+    assert_eq!(answer.header("x-should-retry"), "false");
+    let refused = gateway.metrics().sum("tollgate_credential_refused", &[]);
+    assert_eq!(refused, Decimal::ZERO, "of the new one nothing is known");
+    gateway.check_books().await;
+}

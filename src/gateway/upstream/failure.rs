@@ -139,8 +139,9 @@ fn cause(session: &Session, ctx: &mut Ctx, error: &Error, had_waited: bool) -> C
     Cause::Failed
 }
 
-/// Whether no work can have begun: the upstream says so (RFC 9113 sections 6.8, 8.7), or its connection had waited, with no other request on
-/// it, and was closed when the request came, or at once after.
+/// Whether no work can have begun: the upstream says so (RFC 9113 sections 6.8, 8.7), or its connection had waited, and was closed when
+/// the request came, or at once after. One over HTTP/2 had waited where it had no request before, or only some that came together with this
+/// one, and nothing was heard from it since.
 fn is_untouched(call: &Call, error: &Error, had_waited: bool) -> bool {
     if !matches!(call.answer, Answer::None) {
         return false;
@@ -298,6 +299,7 @@ fn give_up_target(
     let Some(call) = ctx.call() else { return Next::End };
     tell_breaker(call, cause, verdict.as_deref(), clock);
     let is_credential_refused = verdict.as_ref().is_some_and(|verdict| verdict.refuses_credential());
+    let status = verdict.as_ref().map(|verdict| verdict.status);
     let failed = call.attempt.as_ref().map(|attempt| &attempt.candidate);
     if let Some(failed) = failed {
         call.tried.push(failed.index);
@@ -320,7 +322,9 @@ fn give_up_target(
     let model = call.admission.as_ref().map(|admission| &admission.permit.model().id);
     let Some(model) = model else { return Next::End };
     if !snapshot.is_target_left(model, |index| call.tried.contains(&index)) {
-        if is_credential_refused && snapshot.all_refuse_credential(model) {
+        // What targets of a snapshot answer that was replaced meanwhile is not noted: where there is but one, this call knows.
+        let is_known = status == Some(401) && call.tried.len() == 1;
+        if is_credential_refused && (is_known || snapshot.all_refuse_credential(model)) {
             call.failure = Some(Box::new(ApiError::CredentialRefused));
         }
         return Next::End;

@@ -34,6 +34,11 @@ impl Candidate {
         self.breaker.refuses_credential(self.credential)
     }
 
+    /// The configuration that it is of comes into force: from now on its target is asked with this credential.
+    pub(crate) fn comes_into_force(&self) {
+        self.breaker.asks_with(self.credential);
+    }
+
     /// Notes what an answer says of the credential; whether that is new.
     pub(crate) fn note_credential_refused(&self, refused: bool) -> bool {
         self.breaker.note_credential_refused(self.credential, refused)
@@ -54,20 +59,18 @@ impl Candidates {
         &self.all
     }
 
-    /// Those of a model of a configuration that comes into force: from now on they are asked with its credentials.
+    /// Those of a model.
     pub(crate) fn of(upstreams: &BTreeMap<String, Arc<Upstream>>, model: &Model) -> Candidates {
         let candidate = |(index, target): (usize, &Target)| {
             let upstream = Arc::clone(upstreams.get(&target.provider)?);
             let breaker = upstream.breaker(&target.model);
-            let credential = fingerprint(&upstream.provider);
-            breaker.asks_with(credential);
             Some(Candidate {
                 index,
+                credential: fingerprint(&upstream.provider),
                 upstream,
                 breaker,
                 model: Arc::from(target.model.as_str()),
                 weight: target.weight.map_or(0, |weight| u64::from(weight.get())),
-                credential,
             })
         };
         Candidates {

@@ -10,8 +10,15 @@ use crate::gateway::snapshot::Snapshot;
 use crate::gateway::upstream::providers::Upstreams;
 use crate::pure::time::Timestamp;
 
-/// The state of files with two models that are one at their provider, whose headers are these.
+/// The state of files with two models that are one at their provider, whose headers are these, in force.
 fn load(folder: &Path, upstreams: &Upstreams, key: &str, headers: Value) -> Snapshot {
+    let snapshot = read(folder, upstreams, key, headers);
+    snapshot.comes_into_force();
+    snapshot
+}
+
+/// The same, not in force.
+fn read(folder: &Path, upstreams: &Upstreams, key: &str, headers: Value) -> Snapshot {
     let model = |id: &str| {
         json!({
             "id": id, "name": id, "provider": "A", "context_length": 100_000, "max_completion_tokens": 1_000,
@@ -78,4 +85,17 @@ fn an_answer_to_a_call_from_before_a_reload_says_nothing_of_the_credential_since
     }
     assert!(!before.refuses_credential());
     assert!(now.note_credential_refused(false));
+}
+
+/// A reload waits for names before it is in force: meanwhile answers to all calls were dropped, and for good where it never was.
+#[test]
+fn a_configuration_that_is_not_in_force_changes_nothing_of_what_is_noted() {
+    let (folder, upstreams) = (tempfile::tempdir().unwrap(), Upstreams::default());
+    let now = load(folder.path(), &upstreams, "one", json!({}));
+    let next = read(folder.path(), &upstreams, "two", json!({}));
+    assert!(!target(&next, "a/one").note_credential_refused(true));
+    assert!(target(&now, "a/one").note_credential_refused(true));
+    next.comes_into_force();
+    assert!(!target(&now, "a/one").note_credential_refused(false));
+    assert!(target(&next, "a/two").note_credential_refused(true));
 }
