@@ -16,6 +16,7 @@ NOT_RUN = {
         "conf/README.md",
         "docker compose -f conf/docker/compose.yaml cp tollgate:/etc/tollgate/tollgate.yaml .     # of docker run: docker cp CONTAINER:/etc/…",
     ): NETWORK,
+    ("conf/README.md", "docker compose -f conf/docker/compose.yaml run --rm -T --no-deps --entrypoint sh tollgate \\"): NETWORK,
     ("bench/README.md", "cargo bench --bench load -- soak --subjects embedded,redis --soak-seconds 3600"): MEASURES,
     ("bench/README.md", "cargo bench --bench load -- whole --against http://gateway.example.com:8080/api/v1 --key $TOLLGATE_KEY --model openai/gpt-4o-mini"): NETWORK,
     ("tests/README.md", "tests/run"): COMPILES,

@@ -275,31 +275,77 @@ fn what_is_documented_writes_a_file_as_the_containers_user_and_in_one_step() {
                 "{name} copies into the container"
             );
         }
-        let (before, script) = text.split_once("sh -c 'cat >").unwrap();
-        let executes = " exec -T tollgate \\";
-        assert!(before.trim_end_matches([' ', '#', '\n']).ends_with(executes), "{name}");
-        let (script, rest) = script.split_once('\'').unwrap();
-        assert!(rest.starts_with(" <catalogue.yaml\n"), "{name}");
-
-        let folder = tempfile::tempdir().unwrap();
-        let [old, new] = ["tollgate/catalogue.yaml", "new.yaml"].map(|name| folder.path().join(name));
-        std::fs::create_dir(folder.path().join("tollgate")).unwrap();
-        std::fs::write(&old, "old").unwrap();
-        std::fs::write(&new, "new").unwrap();
-        let before = File::open(&old).unwrap();
-        let script = format!("cat >{script}").replace("/etc/", &format!("{}/", folder.path().display()));
-        let written = Command::new("sh")
-            .args(["-c", &script])
-            .stdin(File::open(&new).unwrap())
-            .status();
-        assert!(written.unwrap().success(), "{name}: {script}");
-        assert_eq!(std::fs::read_to_string(&old).unwrap(), "new", "{name}");
-        // Who had opened the old one still reads all of it.
-        let after = std::fs::metadata(&old).unwrap();
-        assert_ne!(after.ino(), before.metadata().unwrap().ino(), "{name}");
-        let left = std::fs::read_dir(folder.path().join("tollgate")).unwrap().count();
-        assert_eq!(left, 1, "{name}");
+        let mut files = Vec::new();
+        for (at, _) in text.match_indices("-c 'cat >") {
+            let command = text[..at].trim_end_matches([' ', '#', '\n']);
+            let is_run = command.ends_with(" run --rm -T --no-deps --entrypoint sh tollgate \\");
+            let is_executed = command.ends_with(" exec -T tollgate \\\n    sh")
+                || command.ends_with(" exec -T tollgate \\\n#     sh");
+            assert!(is_run || is_executed, "{name}: {command}");
+            let (script, rest) = text[at + "-c '".len()..].split_once('\'').unwrap();
+            let file = rest.strip_prefix(" <").and_then(|rest| rest.lines().next()).unwrap();
+            writes_in_one_step(script, file);
+            files.push((is_run, file));
+        }
+        assert!(files.contains(&(false, "catalogue.yaml")), "{name}: {files:?}");
+        assert!(files.contains(&(true, "tollgate.yaml")), "{name}: {files:?}");
+        // Elsewhere none is left out, for the reader would take the one of another file.
+        assert!(!text.contains("-c '…'"), "{name}");
     }
+}
+
+/// This script, as a container's shell runs it, writes its input to this file of /etc/tollgate, and to no other.
+fn writes_in_one_step(script: &str, file: &str) {
+    let folder = tempfile::tempdir().unwrap();
+    let place = folder.path().join("tollgate");
+    std::fs::create_dir(&place).unwrap();
+    let files = ["tollgate.yaml", "catalogue.yaml", "import.yaml"];
+    assert!(files.contains(&file), "{file}");
+    for name in files {
+        std::fs::write(place.join(name), "old").unwrap();
+    }
+    let new = folder.path().join("new");
+    std::fs::write(&new, "new").unwrap();
+    let before = File::open(place.join(file)).unwrap();
+    let script = script.replace("/etc/", &format!("{}/", folder.path().display()));
+    let written = Command::new("sh")
+        .args(["-c", &script])
+        .stdin(File::open(&new).unwrap())
+        .status();
+    assert!(written.unwrap().success(), "{script}");
+    for name in files {
+        let expected = if name == file { "new" } else { "old" };
+        let text = std::fs::read_to_string(place.join(name)).unwrap();
+        assert_eq!(text, expected, "{name}, and {file} was to be written: {script}");
+    }
+    // Who had opened the old one still reads all of it.
+    let after = std::fs::metadata(place.join(file)).unwrap();
+    assert_ne!(after.ino(), before.metadata().unwrap().ino(), "{script}");
+    assert_eq!(std::fs::read_dir(&place).unwrap().count(), files.len(), "{script}");
+}
+
+/// Each `up` builds the image: an edit of a document or of a test had it compile all anew.
+#[test]
+fn the_image_compiles_anew_only_where_what_it_is_built_from_has_changed() {
+    let dockerfile = dockerfile();
+    let (before, _) = dockerfile.split_once("\nRUN cargo build ").unwrap();
+    let copies = before.lines().filter_map(|line| line.strip_prefix("COPY "));
+    let mut copied: Vec<&str> = copies
+        .flat_map(|copy| copy.rsplit_once(' ').unwrap().0.split(' '))
+        .collect();
+    let manifest = std::fs::read_to_string(root().join("Cargo.toml")).unwrap();
+    let targets = manifest
+        .lines()
+        .filter_map(|line| line.strip_prefix("path = \"")?.strip_suffix('"'));
+    let targets: Vec<&str> = targets.filter(|path| !path.starts_with("src/")).collect();
+    assert!(targets.len() >= 6, "{targets:?}");
+    let mut expected = vec!["Cargo.toml", "Cargo.lock", "src"];
+    // `cli::demo` holds them.
+    expected.extend(["conf/tollgate.yaml", "conf/catalogue.yaml"]);
+    expected.extend(targets);
+    expected.sort_unstable();
+    copied.sort_unstable();
+    assert_eq!(copied, expected);
 }
 
 /// Docker's json-file keeps all, and the gateway writes a line for each request.
