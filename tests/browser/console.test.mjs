@@ -217,7 +217,7 @@ for (const [width, number, failing] of [[1280, 4217, "simulated/mini"], [400, 73
       // The demo's day has raised some, and has no webhook that takes them.
       assert.match(status, /Events for webhooks[1-9]\d*kept until webhooks have them/);
       await press(page, "Audit the books now");
-      await page.waitForFunction(() => [...document.querySelectorAll("main p")].some(one => /^The books balance: \d+ accounts? audited now\.$/.test(one.textContent)));
+      await page.waitForFunction(() => [...document.querySelectorAll("main p")].some(one => /^The books balance: [\d,]+ accounts? audited now\.$/.test(one.textContent)));
       await isSound(page, "console-status-audited");
       await toAccount(page, "acme");
       await isSound(page, "console-account-busy");
