@@ -12,6 +12,7 @@ mod chores;
 mod command;
 mod commands;
 mod credits;
+mod doubtful;
 mod events;
 mod extend;
 mod group;

@@ -299,7 +299,6 @@ fn give_up_target(
     let Some(call) = ctx.call() else { return Next::End };
     tell_breaker(call, cause, verdict.as_deref(), clock);
     let is_credential_refused = verdict.as_ref().is_some_and(|verdict| verdict.refuses_credential());
-    let status = verdict.as_ref().map(|verdict| verdict.status);
     let failed = call.attempt.as_ref().map(|attempt| &attempt.candidate);
     if let Some(failed) = failed {
         call.tried.push(failed.index);
@@ -322,9 +321,8 @@ fn give_up_target(
     let model = call.admission.as_ref().map(|admission| &admission.permit.model().id);
     let Some(model) = model else { return Next::End };
     if !snapshot.is_target_left(model, |index| call.tried.contains(&index)) {
-        // What targets of a snapshot answer that was replaced meanwhile is not noted: where there is but one, this call knows.
-        let is_known = status == Some(401) && call.tried.len() == 1;
-        if is_credential_refused && (is_known || snapshot.all_refuse_credential(model)) {
+        // Of a credential that a reload has replaced meanwhile nothing is noted: with the new one another try may be answered.
+        if is_credential_refused && snapshot.all_refuse_credential(model) {
             call.failure = Some(Box::new(ApiError::CredentialRefused));
         }
         return Next::End;

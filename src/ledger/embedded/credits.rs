@@ -2,7 +2,6 @@
 //! file first, so that at no moment more can be spent than both have.
 
 use std::collections::BTreeSet;
-use std::time::Instant;
 
 use super::commands::{failed, read_beside};
 use super::shared::EmbeddedAccount;
@@ -24,20 +23,6 @@ impl From<Untold> for AdminError {
             Untold::Invalid(why) => AdminError::Invalid(why),
             Untold::Failed(error) => failed(error),
         }
-    }
-}
-
-/// Credit entries whose write failed, and of which the file did not say whether it has them. Memory lacks what they take, and what they add.
-#[derive(Default)]
-pub(super) struct Doubtful {
-    pub(super) posts: Vec<CreditPost>,
-    /// When the file is asked for them next.
-    pub(super) due_at: Option<Instant>,
-}
-
-impl Doubtful {
-    fn has(&self, account: &AccountId) -> bool {
-        self.posts.iter().any(|post| post.account == *account)
     }
 }
 
@@ -275,7 +260,15 @@ impl Committer {
                 (false, true) => Some(post.amount),
                 (true, true) | (false, false) => None,
             };
-            if amount.is_some_and(|amount| cell.state().post(amount, true).is_err()) {
+            let mend = |amount| {
+                let mut state = cell.state();
+                let mended = state.post(amount, true);
+                if is_written && post.amount > Credits::ZERO {
+                    cell.told.credited(&state);
+                }
+                mended.is_err()
+            };
+            if amount.is_some_and(mend) {
                 let amount = post.amount;
                 log::error!("MONEY: an entry of {amount} for {account} is not in memory as it is in the file");
             }

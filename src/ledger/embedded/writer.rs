@@ -7,7 +7,7 @@ use std::sync::{Arc, PoisonError, mpsc};
 use std::time::{Duration, Instant};
 
 use super::command::{Command, Commands};
-use super::credits::Doubtful;
+use super::doubtful::Doubtful;
 use super::group::sums;
 use super::keys_look::KeysLook;
 use super::lease::Lease;
@@ -195,7 +195,7 @@ impl Committer {
 
     /// Writes out everything and takes no more, so that the file can change hands.
     fn hand_over(&mut self) -> Result<(), StoreError> {
-        self.commit_and_resolve()?; // Where this fails, nothing has changed yet.
+        self.commit()?; // Where this fails, nothing has changed yet.
         self.shared.owner.set(Owner::Successor);
         // Whoever is in the middle of a step on an account ends it; what comes after sees that the ledger has changed hands.
         let cells: Vec<Arc<EmbeddedAccount>> = {

@@ -60,6 +60,8 @@ pub(super) fn estimate_unseen(admission: &Admission, elapsed_ms: u64, metered: &
     let (rate, counted) = (admission.permit.model().unseen_tokens_per_second(), metered.delivered);
     metered.counted = Some(counted);
     metered.delivered = admission.ceiling.unseen(counted, Some(rate), elapsed_ms);
+    // Its finish reason came too early, if it had one: what was reported may be of before the end.
+    metered.is_complete = false;
 }
 
 /// Bounds what was counted by what the provider was told that there may be, unless it has certainly sent more: an error of our count is no

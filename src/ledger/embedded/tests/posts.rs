@@ -153,13 +153,18 @@ fn the_file_is_asked_for_a_doubtful_entry_without_another_post() {
     thread.committer.do_what_is_due();
     assert_eq!(thread.balance(), credits("10"));
     assert_eq!(thread.committer.doubtful.due_at, None);
-    // A ledger that changes hands or is audited asks before that. The file has this one.
+    // A ledger that is audited asks before that. The file has this one: from then on the end of the credit is told again.
+    let cell = Arc::clone(&thread.shared.accounts.read().unwrap()[&"acme".parse().unwrap()]);
+    let denial = cell.state().reserve(&request(1, "100"), NOW).unwrap_err();
+    let tells = || cell.told.to_tell(&denial, credits("100"), NOW).is_some();
+    assert_eq!([tells(), tells()], [true, false]);
     thread.committer.database.fails_after_commit = true;
     thread.committer.database.fails_to_look = true;
     assert!(matches!(thread.post("2", "2"), Err(AdminError::Store(_))));
     assert_eq!(thread.balances(), (credits("10"), credits("12")));
     thread.committer.commit_and_resolve().unwrap();
     assert_eq!(thread.balance(), credits("12"));
+    assert_eq!([tells(), tells()], [true, false]);
 }
 
 /// What the file has under the reference is another entry: that is not what could not be written.
