@@ -22,8 +22,10 @@ pub(crate) struct Breaker {
     open_until: AtomicI64,
     /// Half-open: until when the outcome of the call that probes is waited for.
     probed_until: AtomicI64,
-    /// How often it has opened, modulo 2^32.
-    openings: AtomicU32,
+    /// While it is open: when the latest call began that was answered, of those that began since, in milliseconds of [`Clock::passed_ms`].
+    answered_began: AtomicI64,
+    /// How often it has opened or closed, modulo 2^32.
+    changes: AtomicU32,
     /// While it is open: what the calls that began before came to, one of [`NOT_HEARD`], [`ANSWERED`] and [`OUTDATED`].
     earlier_calls: AtomicU8,
     /// The accounts that got completions which cannot be, and when they did last: fewer than [`ACCOUNTS_DECEIVED`].
@@ -37,10 +39,19 @@ pub(crate) struct Breaker {
 /// What a call knows of the breaker that let it pass: its outcome is held against that.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Admitted {
-    /// How often the breaker had opened.
-    openings: u32,
-    /// Until when the others wait for what this call finds out, in milliseconds of [`Clock::passed_ms`]. 0: they do not.
-    probes_until: i64,
+    /// How often the breaker had opened or closed.
+    changes: u32,
+    /// Whether the others wait for what this call finds out, for [`COOL_DOWN_MS`] from its begin.
+    is_probe: bool,
+    /// When it began, in milliseconds of [`Clock::passed_ms`]. 0 where the breaker was closed.
+    began_ms: i64,
+}
+
+impl Admitted {
+    /// Until when the others wait for it, where it probes.
+    fn probes_until(self) -> i64 {
+        self.began_ms.saturating_add(COOL_DOWN_MS)
+    }
 }
 
 impl Breaker {
@@ -48,31 +59,37 @@ impl Breaker {
     /// the others.
     pub(crate) fn admit(&self, clock: &Clock) -> Option<Admitted> {
         // Before the state is looked at: what opens meanwhile has opened after the call's begin.
-        let admitted = self.admit_anyway();
+        let changes = self.changes.load(Ordering::Relaxed);
         let open_until = self.open_until.load(Ordering::Relaxed);
         if open_until == 0 {
-            return Some(admitted);
+            return Some(Admitted {
+                changes,
+                is_probe: false,
+                began_ms: 0,
+            });
         }
         let now_ms = clock.passed_ms();
         let probed_until = self.probed_until.load(Ordering::Relaxed);
         if now_ms < open_until || now_ms < probed_until {
             return None;
         }
-        let probes_until = now_ms.saturating_add(COOL_DOWN_MS);
+        let probe = Admitted {
+            changes,
+            is_probe: true,
+            began_ms: now_ms,
+        };
         self.probed_until
-            .compare_exchange(probed_until, probes_until, Ordering::Relaxed, Ordering::Relaxed)
+            .compare_exchange(probed_until, probe.probes_until(), Ordering::Relaxed, Ordering::Relaxed)
             .ok()?;
-        Some(Admitted {
-            probes_until,
-            ..admitted
-        })
+        Some(probe)
     }
 
     /// What a call has that goes there whether it may or not, for no other target is left.
-    pub(crate) fn admit_anyway(&self) -> Admitted {
+    pub(crate) fn admit_anyway(&self, clock: &Clock) -> Admitted {
         Admitted {
-            openings: self.openings.load(Ordering::Relaxed),
-            probes_until: 0,
+            changes: self.changes.load(Ordering::Relaxed),
+            is_probe: false,
+            began_ms: clock.passed_ms(),
         }
     }
 
@@ -99,6 +116,9 @@ impl Breaker {
         }
         if open_until != 0 {
             self.earlier_calls.store(OUTDATED, Ordering::Relaxed);
+            self.answered_began.fetch_max(admitted.began_ms, Ordering::Relaxed);
+            // Where a pause has begun meanwhile, the next one finds out behind that.
+            self.inconclusive(admitted);
         }
         let now_ms = clock.passed_ms().max(1);
         // A store for each answer would make all threads share a line of the cache.
@@ -108,8 +128,15 @@ impl Breaker {
         if self.failures.load(Ordering::Relaxed) != 0 {
             self.failures.store(0, Ordering::Relaxed);
         }
-        if open_until != 0 && now_ms >= open_until {
-            self.open_until.store(0, Ordering::Relaxed);
+        // Unless a pause has begun just now.
+        let closes = open_until != 0
+            && now_ms >= open_until
+            && self
+                .open_until
+                .compare_exchange(open_until, 0, Ordering::Relaxed, Ordering::Relaxed)
+                .is_ok();
+        if closes {
+            self.changes.fetch_add(1, Ordering::Relaxed);
             self.probed_until.store(0, Ordering::Relaxed);
         }
     }
@@ -117,12 +144,11 @@ impl Breaker {
     /// What this call came to says nothing of whether the target works: the request was to blame, or the target did not begin to work on it.
     /// If the others wait for it, the next one finds out in its place.
     pub(crate) fn inconclusive(&self, admitted: Admitted) {
-        let probes_until = admitted.probes_until;
-        if probes_until != 0 {
+        if admitted.is_probe {
             // Unless another call has the place by now.
-            let _another = self
-                .probed_until
-                .compare_exchange(probes_until, 0, Ordering::Relaxed, Ordering::Relaxed);
+            let _another =
+                self.probed_until
+                    .compare_exchange(admitted.probes_until(), 0, Ordering::Relaxed, Ordering::Relaxed);
         }
     }
 
@@ -168,9 +194,10 @@ impl Breaker {
         }
     }
 
-    /// The target failed this call; it may have said for how long, in seconds. Where the call began before the breaker last opened, only a
-    /// pause that the target asks for counts, and a call that probes keeps its place; and as long as the breaker is open by that opening and
-    /// nothing is known of later calls, it is one more failure of the row, which lengthens no pause.
+    /// The target failed this call; it may have said for how long, in seconds. Where the call began before the breaker last opened or closed,
+    /// or before one that was answered since it opened, only a pause that the target asks for counts, and a call that probes keeps its place.
+    /// As long as the breaker is open by the first opening since, and nothing is known of later calls, it is one more failure of the row, which
+    /// lengthens no pause.
     pub(crate) fn failed(&self, admitted: Admitted, clock: &Clock, retry_after_secs: Option<u64>) {
         let now_ms = clock.passed_ms();
         // One that asks for no pause has failed as any other.
@@ -178,7 +205,8 @@ impl Breaker {
         let asked = asked.map(|secs| secs.min(RETRY_AFTER_SECS_MAX).saturating_mul(1000));
         let asked_ms = asked.map(|millis| i64::try_from(millis).unwrap_or(0));
         let is_open = self.open_until() != 0;
-        if self.is_earlier(admitted) {
+        if self.is_earlier(admitted) || is_open && admitted.began_ms < self.answered_began.load(Ordering::Relaxed) {
+            self.inconclusive(admitted);
             match asked_ms {
                 Some(pause_ms) => self.pause_for(pause_ms, now_ms),
                 None if is_open && self.belongs_to_row(admitted) => {
@@ -221,20 +249,20 @@ impl Breaker {
         // Never 0, which is closed.
         let until = now_ms.saturating_add(pause_ms).max(1);
         if self.open_until.fetch_max(until, Ordering::Relaxed) == 0 {
-            self.openings.fetch_add(1, Ordering::Relaxed);
+            self.changes.fetch_add(1, Ordering::Relaxed);
             self.earlier_calls.store(NOT_HEARD, Ordering::Relaxed);
         }
     }
 
-    /// Whether a call began before the breaker last opened.
+    /// Whether a call began before the breaker last opened or closed.
     fn is_earlier(&self, admitted: Admitted) -> bool {
-        admitted.openings != self.openings.load(Ordering::Relaxed)
+        admitted.changes != self.changes.load(Ordering::Relaxed)
     }
 
-    /// Whether a call began before the breaker last opened and after it opened before that, and no call that began since has ended.
+    /// Whether a call began before the breaker last opened and after it closed before that, and no call that began since has ended.
     fn belongs_to_row(&self, admitted: Admitted) -> bool {
         self.earlier_calls.load(Ordering::Relaxed) != OUTDATED
-            && admitted.openings.wrapping_add(1) == self.openings.load(Ordering::Relaxed)
+            && admitted.changes.wrapping_add(1) == self.changes.load(Ordering::Relaxed)
     }
 
     /// Whether so many calls in a row have failed that the target does not work, rather than being busy, and none that began before them was

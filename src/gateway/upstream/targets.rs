@@ -110,7 +110,7 @@ impl Candidates {
             .find_map(|candidate| Some((candidate, candidate.breaker.admit(clock)?)))
             .or_else(|| {
                 let first = untried().min_by_key(|candidate| candidate.breaker.open_until())?;
-                Some((first, first.breaker.admit_anyway()))
+                Some((first, first.breaker.admit_anyway(clock)))
             })
     }
 

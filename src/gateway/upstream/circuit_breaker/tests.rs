@@ -18,12 +18,12 @@ impl Breaker {
 
     /// Answers a call that begins now.
     fn answers(&self, clock: &Clock) {
-        self.succeeded(self.admit_anyway(), clock);
+        self.succeeded(self.admit_anyway(clock), clock);
     }
 
     /// Fails a call that begins now.
     fn fails(&self, clock: &Clock, retry_after_secs: Option<u64>) {
-        self.failed(self.admit_anyway(), clock, retry_after_secs);
+        self.failed(self.admit_anyway(clock), clock, retry_after_secs);
     }
 }
 
@@ -182,7 +182,7 @@ fn a_call_that_was_inconclusive_ends_no_row_and_no_pause_and_lets_the_next_one_f
     for _ in 0..3 {
         let probe = breaker.admit(&clock).unwrap();
         assert!(!breaker.admits(&clock), "the others wait for it");
-        breaker.inconclusive(breaker.admit_anyway());
+        breaker.inconclusive(breaker.admit_anyway(&clock));
         assert!(!breaker.admits(&clock), "another call ends no wait");
         breaker.inconclusive(probe);
         assert_ne!(breaker.open_until(), 0);
@@ -318,4 +318,54 @@ fn failures_of_calls_in_flight_count_though_one_of_them_asked_for_a_pause() {
         }
         assert!(breaker.admits(&clock), "it has closed since");
     }
+}
+
+/// Each call that hung while the target was passed over had that last ten seconds longer, for two minutes behind its return.
+#[test]
+fn failures_of_calls_that_began_before_one_that_is_answered_lengthen_no_pause() {
+    let (breaker, clock) = (Breaker::default(), clock());
+    (0..FAILURES_IN_A_ROW).for_each(|_| breaker.fails(&clock, None));
+    let hung = [(); 12].map(|()| {
+        clock.advance(COOL_DOWN_MS);
+        breaker.admit(&clock).unwrap()
+    });
+    clock.advance(COOL_DOWN_MS);
+    let answered = breaker.admit(&clock).unwrap();
+    breaker.failed(hung[0], &clock, None);
+    clock.advance(1);
+    breaker.succeeded(answered, &clock);
+    assert!(!breaker.admits(&clock), "the first one has begun another pause");
+    for call in &hung[1..] {
+        clock.advance(1);
+        breaker.failed(*call, &clock, None);
+    }
+    clock.advance(COOL_DOWN_MS - 12);
+    let probe = breaker.admit(&clock).unwrap();
+    breaker.succeeded(probe, &clock);
+    assert_eq!(breaker.open_until(), 0);
+    for call in hung {
+        breaker.failed(call, &clock, None);
+    }
+    assert!(breaker.admits(&clock), "nor do they open it again");
+    breaker.failed(hung[0], &clock, Some(30));
+    clock.advance(29_999);
+    assert!(!breaker.admits(&clock), "a pause that it asks for counts");
+    clock.advance(1);
+    assert!(breaker.admits(&clock));
+}
+
+/// It kept its place for ten seconds, though the pause that kept its answer from closing the breaker was over before.
+#[test]
+fn a_call_that_is_answered_within_a_pause_lets_the_next_one_find_out() {
+    let (breaker, clock) = (Breaker::default(), clock());
+    let earlier = breaker.admit(&clock).unwrap();
+    (0..FAILURES_IN_A_ROW).for_each(|_| breaker.fails(&clock, None));
+    clock.advance(COOL_DOWN_MS);
+    let probe = breaker.admit(&clock).unwrap();
+    breaker.failed(earlier, &clock, Some(1));
+    clock.advance(500);
+    breaker.succeeded(probe, &clock);
+    assert_ne!(breaker.open_until(), 0);
+    clock.advance(500);
+    assert!(breaker.admits(&clock));
 }

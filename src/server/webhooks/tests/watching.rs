@@ -83,7 +83,7 @@ async fn what_the_ledger_does_not_answer_is_raised_again_as_the_same_event() {
     let (snapshot, stops) = (snapshot(folder.path()), Arc::default());
     let failing = || {
         for target in snapshot.candidates.values().flat_map(|targets| targets.all()) {
-            let fails = |secs| target.breaker.failed(target.breaker.admit_anyway(), &clock, secs);
+            let fails = |secs| target.breaker.failed(target.breaker.admit_anyway(&clock), &clock, secs);
             fails(Some(60));
             (0..5).for_each(|_| fails(None));
         }
@@ -103,7 +103,7 @@ async fn what_the_ledger_does_not_answer_is_raised_again_as_the_same_event() {
     // It is told though the pause has ended, and the provider answers by then.
     clock.advance(120_000);
     let targets = snapshot.candidates.values().flat_map(|targets| targets.all());
-    targets.for_each(|target| target.breaker.succeeded(target.breaker.admit_anyway(), &clock));
+    targets.for_each(|target| target.breaker.succeeded(target.breaker.admit_anyway(&clock), &clock));
     let teller = Teller::start(&folder.path().join("ledger.db"), &clock);
     for _ in 0..2 {
         watch.look(&snapshot, (&teller.ledger, &clock), &stops).await;
