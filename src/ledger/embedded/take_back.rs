@@ -109,10 +109,14 @@ impl Shared {
     /// Makes memory what the file says, with what this process has queued on top.
     pub(super) fn read_anew(&self, database: &Database) -> Result<(), StoreError> {
         let (stored, keys) = (stored_accounts(database, &self.clock)?, database.keys()?);
+        let mut told = database.told()?;
         let maintenance = database.setting(MAINTENANCE)?.as_deref() == Some("on");
         self.operators.read_anew(database)?;
         let mut accounts = self.accounts.write().unwrap_or_else(PoisonError::into_inner);
         self.rebase(&mut accounts, stored);
+        for (id, cell) in accounts.iter() {
+            cell.told.read_anew(told.remove(id.as_str()).unwrap_or_default());
+        }
         let mut known = self.keys.write().unwrap_or_else(PoisonError::into_inner);
         for (digest, record) in keys {
             let cell = accounts

@@ -25,6 +25,19 @@ impl ToldOf {
         self.lock().exhausted = None;
     }
 
+    /// Another process had the ledger: what the file says by now. A refusal here that left less than the one that was written stays told.
+    pub(super) fn read_anew(&self, stored: Told) {
+        let mut told = self.lock();
+        let here = *told;
+        told.exhausted = stored
+            .exhausted
+            .map(|left| here.exhausted.map_or(left, |here| here.min(left)));
+        told.quota = stored.quota.map(|(month, quota, left)| {
+            let here = here.quota.filter(|(of, was, _)| (*of, *was) == (month, quota));
+            (month, quota, here.map_or(left, |(_, _, here)| here.min(left)))
+        });
+    }
+
     /// What is to be told of a refusal, if it is the first of its kind, or leaves less than half of what the one told before left. Called while
     /// the account is locked that refused.
     pub(super) fn to_tell(&self, denial: &Denial, quota: Credits, now: Timestamp) -> Option<Refused> {

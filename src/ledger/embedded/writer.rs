@@ -194,7 +194,7 @@ impl Committer {
     }
 
     /// Writes out everything and takes no more, so that the file can change hands.
-    fn hand_over(&mut self) -> Result<(), StoreError> {
+    pub(super) fn hand_over(&mut self) -> Result<(), StoreError> {
         self.commit()?; // Where this fails, nothing has changed yet.
         self.shared.owner.set(Owner::Successor);
         // Whoever is in the middle of a step on an account ends it; what comes after sees that the ledger has changed hands.

@@ -152,6 +152,20 @@ fn what_the_successor_made_is_there_when_the_ledger_comes_back() {
     }
 }
 
+/// Credit that came in there was not known here: the next end of it was told to nobody.
+#[test]
+fn what_was_told_of_refusals_is_as_the_file_has_it_when_the_ledger_comes_back() {
+    let rig = rig();
+    let cell = Arc::clone(&rig.store.shared.accounts.read().unwrap()[&"acme".parse().unwrap()]);
+    let denial = cell.state().reserve(&request(1, "100000"), NOW).unwrap_err();
+    let tells = || cell.told.to_tell(&denial, credits("1"), NOW).is_some();
+    assert_eq!([tells(), tells()], [true, false]);
+    rig.store.hand_over().unwrap();
+    drop(open(&rig.folder));
+    rig.store.take_back(|| {}).unwrap();
+    assert_eq!([tells(), tells()], [true, false]);
+}
+
 /// Whether this process has locks on the file: SQLite's, which say to other processes that it is open.
 fn is_locked(path: &std::path::Path) -> bool {
     use std::os::unix::fs::MetadataExt;

@@ -136,6 +136,18 @@ fn what_a_doubtful_post_takes_stays_taken_until_the_file_says_that_it_has_it_not
 }
 
 /// The customer could not use it until somebody posted another entry to the same account.
+/// Its successor takes the balance from the file.
+#[test]
+fn a_ledger_changes_hands_though_the_file_does_not_say_whether_it_has_an_entry() {
+    let mut thread = thread();
+    thread.committer.database.fails_after_commit = true;
+    thread.committer.database.fails_to_look = true;
+    assert!(matches!(thread.post("2", "2"), Err(AdminError::Store(_))));
+    thread.committer.database.fails_to_look = true;
+    thread.committer.hand_over().unwrap();
+    assert_eq!(thread.balances(), (credits("10"), credits("12")));
+}
+
 #[test]
 fn the_file_is_asked_for_a_doubtful_entry_without_another_post() {
     let mut thread = thread();
