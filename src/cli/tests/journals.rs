@@ -180,6 +180,7 @@ fn call_on(place: &Place, opened: impl FnOnce() -> Ledger) -> (Arc<Journal>, Hol
             image_tokens_each: 1000,
             context_length: 8192,
         },
+        text_bytes: 0,
         endpoint: Endpoint::Chat,
         end_user: None,
     };

@@ -295,6 +295,7 @@ async fn try_reserve(
         model: &model.id,
         pricing: model.pricing,
         limits: prompt_limits(model),
+        text_bytes: body.prompt_bytes(),
         endpoint: body.endpoint(),
         end_user: spend.and_then(|limits| limits.end_user()),
     };

@@ -134,7 +134,10 @@ impl Journal {
             return Err(StoreError::Unavailable(format!("there is no journal: {why}")));
         };
         point("intent", "before");
-        let claim = file.claim(prompt).map_err(|error| self.refused(&error))?;
+        let mut claim = file.claim(prompt).map_err(|error| self.refused(&error))?;
+        if !claim.place.is_kept() {
+            claim.place.bytes = u32::try_from(intent.text_bytes).unwrap_or(u32::MAX);
+        }
         if self.full.load(Ordering::Relaxed) {
             self.full.store(false, Ordering::Relaxed);
             log::warn!("the journal takes calls again");

@@ -307,7 +307,12 @@ fn made_debit(
             "request {}: its prompt was not kept; it is billed by a low estimate",
             found.id
         );
-        estimated_prompt(u64::from(found.place.bytes))
+        let estimated = estimated_prompt(u64::from(found.place.bytes));
+        match found.endpoint {
+            Endpoint::Chat | Endpoint::ChatStream => estimated.min(PromptTokens(found.limits.context_length)),
+            // Each of its inputs may be as long as that.
+            Endpoint::Embeddings => estimated,
+        }
     });
     let usage = Usage {
         prompt,

@@ -73,6 +73,8 @@ pub struct Intent<'a> {
     pub pricing: Pricing,
     /// What bounds its prompt.
     pub limits: PromptLimits,
+    /// At most so many bytes of its request are text. By them its prompt is estimated where that is not kept.
+    pub text_bytes: u64,
     /// Where it came in.
     pub endpoint: Endpoint,
     /// Under whose limit it counts beside its key's.
@@ -84,8 +86,15 @@ pub struct Intent<'a> {
 pub(super) struct PromptPlace {
     /// The first block's number, from 1; 0 when the prompt is not kept.
     pub(super) first_block: u32,
+    /// Of the prompt; of the text in it where it is not kept.
     pub(super) bytes: u32,
     pub(super) checksum: u32,
+}
+
+impl PromptPlace {
+    pub(super) fn is_kept(self) -> bool {
+        self.first_block != 0
+    }
 }
 
 /// An exact debit with the number under which the store knows it.

@@ -149,6 +149,7 @@ impl Process {
                 image_tokens_each: 1000,
                 context_length: 8192,
             },
+            text_bytes: 0,
             endpoint: Endpoint::Chat,
             end_user: None,
         }

@@ -118,6 +118,25 @@ fn damage_at_any_byte_never_stops_a_start_nor_invents_a_debit() {
     }
 }
 
+/// It was billed a token for each six bytes of its images, beyond what the model reads.
+#[test]
+fn a_prompt_that_is_too_long_to_be_kept_is_estimated_by_its_text_and_within_the_context() {
+    for (text_bytes, estimate) in [(600, 100), (9 << 20, 8192)] {
+        let mut rig = Rig::new();
+        let process = rig.process();
+        let intent = Intent {
+            text_bytes,
+            ..process.intent(request(1, "1").id)
+        };
+        let prompt = vec![b'p'; (8 << 20) + 1];
+        let mut hold = process.call_of(1, process.journal.begin(&intent, &prompt).unwrap());
+        hold.pass(CompletionTokens(2), None);
+        die(vec![hold]);
+        rig.restart();
+        assert_eq!(rig.spent(), cost(estimate, 2));
+    }
+}
+
 #[test]
 fn a_damaged_prompt_is_not_counted() {
     let mut rig = Rig::new();

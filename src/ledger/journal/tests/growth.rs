@@ -56,6 +56,7 @@ fn a_folder_that_cannot_be_written_refuses_calls_until_it_can() {
             image_tokens_each: 0,
             context_length: 0,
         },
+        text_bytes: 0,
         endpoint: Endpoint::Chat,
         end_user: None,
     };

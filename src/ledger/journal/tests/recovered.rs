@@ -15,6 +15,7 @@ fn a_receipt_says_where_the_call_came_in_and_at_which_price() {
     let process = rig.process();
     let holds = (1..).zip(all).map(|(n, endpoint)| {
         let intent = Intent {
+            text_bytes: 0,
             endpoint,
             ..process.intent(request(n, "1").id)
         };

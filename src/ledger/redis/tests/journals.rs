@@ -60,6 +60,7 @@ impl Gateway {
                 image_tokens_each: 1000,
                 context_length: 8192,
             },
+            text_bytes: 0,
             endpoint: Endpoint::Chat,
             end_user: None,
         };

@@ -82,6 +82,7 @@ pub(super) fn journaled(journal: &Journal, account: &Account) -> Entry {
             image_tokens_each: 1000,
             context_length: 8192,
         },
+        text_bytes: 0,
         endpoint: Endpoint::Chat,
         end_user: None,
     };
