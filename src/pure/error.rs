@@ -240,9 +240,14 @@ impl ApiError {
             } => {
                 let name = limit.name();
                 let message = format!("Rate limit reached: {name}, limit {value}.");
-                WireError::new(429, "rate_limit_error", message)
+                let wire = WireError::new(429, "rate_limit_error", message)
                     .with(&json!({ "limit": name, "value": value }))
-                    .retry_after(*retry_after_secs)
+                    .retry_after(*retry_after_secs);
+                // Of end users it is until the period ends, which may be a month: clients that wait for no more than a minute ask at once.
+                match *retry_after_secs > WAITED_SECS_MAX {
+                    true => wire.final_answer(),
+                    false => wire,
+                }
             }
             ApiError::EndUsersFull { value } => {
                 let name = LimitKind::EndUsers.name();
@@ -317,6 +322,8 @@ impl ApiError {
 
 /// What `Retry-After` says when nobody knows better, in seconds.
 pub const DEFAULT_RETRY_AFTER_SECS: u64 = 5;
+/// How long OpenAI's clients wait at most for what `Retry-After` says: where it says more, they ask again within seconds.
+const WAITED_SECS_MAX: u64 = 60;
 /// What is told of a provider that failed, whatever it said.
 const FAILED: &str = "The model's provider failed.";
 

@@ -228,6 +228,11 @@ async fn a_key_uses_only_its_models_from_its_addresses() {
         .post("/llm/chat", request(SMALL))
         .await
         .error(403, "permission_error");
+    // Whatever else is wrong.
+    for (name, value) in [("content-encoding", "gzip"), ("idempotency-key", "")] {
+        let asked = client.request(Method::POST, "/llm/chat").header(name, value);
+        ask(asked.body("{")).await.error(403, "permission_error");
+    }
     client.get("/key").await.error(403, "permission_error");
     assert!(ask(client.request(Method::GET, "/llm/models")).await.status == 403);
 }

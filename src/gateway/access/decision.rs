@@ -150,11 +150,11 @@ async fn steps(tollgate: &Tollgate, session: &mut ServerSession, ctx: &mut Ctx) 
     let (scope, limits) = admit::limits(&ctx.snapshot, &caller);
     ctx.rate = Some(caller.rate(&scope, limits));
     let Route::Model(endpoint) = route else {
+        admit::address_allows(&caller, ctx.client)?;
         let from = authenticate::provenance(&request.headers, &caller);
         if !is_let_in(&caller, from) {
             return Err(ApiError::Forbidden(admit::DOMAIN_REFUSED.to_owned()).into());
         }
-        admit::address_allows(&caller, ctx.client)?;
         Box::pin(endpoints::for_caller(books, session, ctx, &route, &caller)).await?;
         return Ok(Decision::Answered);
     };
@@ -222,6 +222,8 @@ async fn admitted(
     let snapshot = Arc::clone(&ctx.snapshot);
     let config = &snapshot.config;
     check_maintenance(books)?;
+    // Before anything is asked of the request: what else is wrong with it tells nothing to one who may not use the key here.
+    admit::address_allows(&caller, ctx.client)?;
     let name = idempotency::name(&session.req_header().headers, &caller)?;
     let owner = owner(tollgate, ctx, &caller);
     let from = authenticate::provenance(&session.req_header().headers, &caller);
@@ -242,10 +244,7 @@ async fn admitted(
     let received = received?;
     let is_small = receive::is_small(received.length());
     let has_waited = wait.is_some() || parse::is_long(received.length());
-    let parsed = match admit::address_allows(&caller, ctx.client) {
-        Ok(()) => parse::parsed(received, endpoint, name).await,
-        Err(error) => Err(error),
-    };
+    let parsed = parse::parsed(received, endpoint, name).await;
     let caller = match has_waited {
         // Nothing was waited for since the key was looked up.
         false => caller,

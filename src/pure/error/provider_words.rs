@@ -140,10 +140,11 @@ fn error_of(outer: &Value) -> &Value {
 fn message(error: &Value) -> Option<Message<'_>> {
     let said = error.get("message").or_else(|| error.get("detail")).unwrap_or(error);
     let said = said.get("detail").unwrap_or(said);
-    match said.as_array() {
+    let said = match said.as_array() {
         Some(faults) => faults.first().and_then(fault).map(Message::Composed),
         None => said.as_str().map(Message::Written),
-    }
+    };
+    said.filter(|message| !message.text().trim().is_empty())
 }
 
 /// A fault of a list: the place of the field, and what is wrong with it.

@@ -82,6 +82,7 @@ async fn one_end_user_more_than_a_key_may_have_is_429_until_the_next_period() {
             let metadata = json!({ "limit": "end_users_per_key", "value": END_USERS_MAX });
             assert_eq!(error["metadata"], metadata);
             assert_eq!(refused.header("retry-after"), (MONTH_LEFT_MS / 1000).to_string());
+            assert_eq!(refused.header("x-should-retry"), "false");
             assert_eq!(refused.header("x-ratelimit-limit-requests"), "600");
         }
         assert_eq!(upstream.seen().len(), asked);
@@ -98,6 +99,7 @@ async fn one_end_user_more_than_a_key_may_have_is_429_until_the_next_period() {
         let refused = call("carla").await;
         refused.error(429, "rate_limit_error");
         assert_eq!(refused.header("retry-after"), "1");
+        assert_eq!(refused.headers.get("x-should-retry"), None);
         gateway.clock.advance(1);
         call("carla").await.ok();
         others.into_iter().for_each(Hold::release);

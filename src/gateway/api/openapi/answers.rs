@@ -49,7 +49,7 @@ pub(super) fn meaning(status: u16) -> &'static str {
         }
         413 => "The body is too large.",
         429 => {
-            "A rate limit, a busy provider, too many wrong keys from this address, too large bodies at once, too many reports at once, or too many idempotency keys of the key. Or too many end users of the key: without `Retry-After`, and with `x-should-retry: false`."
+            "A rate limit, a busy provider, too many wrong keys from this address, too large bodies at once, too many reports at once, or too many idempotency keys of the key. Or too many end users of the key: with `x-should-retry: false` while its period lasts for more than a minute, and without `Retry-After` where none of them is ever forgotten."
         }
         431 => "The header fields are too large.",
         500 => "The gateway or the provider failed.",

@@ -76,6 +76,7 @@ fn what_an_aggregators_provider_said_is_preferred() {
         check(&through(raw), message);
     }
     check(&json!({ "error": { "message": FORWARDED } }), FORWARDED);
+    check(&through(json!({ "error": { "message": "" } })), FORWARDED);
     let other = json!({ "error": { "message": "their own", "metadata": { "raw": "not theirs" } } });
     check(&other, "their own");
     let refused = read(&through(json!({ "error": { "message": "API key not valid." } })));
@@ -93,6 +94,10 @@ fn what_is_no_message_is_none_and_what_is_long_is_cut() {
         r#"{"error":{"message":1}}"#,
         r#"{"detail":[]}"#,
         r#"[{"msg":1}]"#,
+        r#"{"error":{"message":""}}"#,
+        r#"{"error":""}"#,
+        r#"{"detail":" \n"}"#,
+        r#"{"detail":[{"msg":""}]}"#,
     ];
     for body in bodies {
         assert_eq!(ProviderWords::read(body.as_bytes()), ProviderWords::default(), "{body}");
