@@ -20,10 +20,10 @@ impl Hold {
         range: HoldRange,
         quota: Credits,
     ) -> impl Future<Output = Result<Extended, StoreError>> + Send + use<> {
-        let (place, id) = (self.place.clone(), self.id);
+        let (place, id, journaled) = (self.place.clone(), self.id, self.entry.held());
         async move {
             match &place {
-                AccountHandle::Embedded(store, account) => store.extend(account, id, &range, quota).await,
+                AccountHandle::Embedded(store, account) => store.extend(account, id, (&range, quota), &journaled).await,
                 AccountHandle::Redis(store, account) => store.extend(account, id, &range, quota).await,
             }
         }

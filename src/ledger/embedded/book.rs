@@ -55,7 +55,8 @@ impl Book for EmbeddedBook {
     }
 
     fn extend(&self, hold: RequestId, range: &HoldRange, quota: Credits, _: Option<&Arc<SpendLimits>>) -> Extended {
-        block_on(self.store.extend(&self.cell, hold, range, quota)).unwrap()
+        let none = crate::ledger::journal::HeldSlot::default();
+        block_on(self.store.extend(&self.cell, hold, (range, quota), &none)).unwrap()
     }
 
     fn track(&self, key: &KeyId) {

@@ -6,6 +6,7 @@ use super::writer::Committer;
 use super::{Embedded, EmbeddedAccount};
 use crate::ledger::StoreError;
 use crate::ledger::admin::{AdminError, AdminOp, AdminReply};
+use crate::ledger::journal::HeldSlot;
 use crate::ledger::remote::RemoteExtend;
 use crate::pure::account::Extended;
 use crate::pure::estimate::HoldRange;
@@ -22,18 +23,18 @@ impl Embedded {
         &self,
         cell: &EmbeddedAccount,
         hold: RequestId,
-        range: &HoldRange,
-        quota: Credits,
+        (range, quota): (&HoldRange, Credits),
+        journaled: &HeldSlot,
     ) -> Result<Extended, StoreError> {
         for _ in 0..CHANGES_MAX {
-            if let Some(extended) = self.extend_here(cell, hold, range, quota) {
+            if let Some(extended) = self.extend_here(cell, hold, (range, quota), journaled) {
                 return Ok(extended);
             }
             let account = cell.record.load().id.clone();
             let limits = cell.state().limits_of(hold).as_deref().cloned();
             let wish = RemoteExtend::of(account, (hold, range, quota), limits);
             let asked = self.ask_successor(AdminOp::Extend(wish)).await;
-            if let Some(reply) = self.extended_at_successor(cell, hold, asked) {
+            if let Some(reply) = self.extended_at_successor(cell, (hold, journaled), asked) {
                 return reply;
             }
         }
@@ -45,14 +46,19 @@ impl Embedded {
         &self,
         cell: &EmbeddedAccount,
         hold: RequestId,
-        range: &HoldRange,
-        quota: Credits,
+        (range, quota): (&HoldRange, Credits),
+        journaled: &HeldSlot,
     ) -> Option<Extended> {
         let mut state = cell.state();
         if !self.is_ours() {
             return None;
         }
-        Some(state.extend(hold, range, quota, self.shared.clock.now()))
+        let extended = state.extend(hold, range, quota, self.shared.clock.now());
+        if let Extended::To(amount) = extended {
+            // Still under the account's lock: a successor that looks into the journal finds every hold as it was granted.
+            journaled.raised(amount);
+        }
+        Some(extended)
     }
 
     /// What the successor said; nothing when the ledger is this process' again, and the successor's word is void. What it holds now is noted
@@ -60,7 +66,7 @@ impl Embedded {
     fn extended_at_successor(
         &self,
         cell: &EmbeddedAccount,
-        hold: RequestId,
+        (hold, journaled): (RequestId, &HeldSlot),
         asked: Result<AdminReply, AdminError>,
     ) -> Option<Result<Extended, StoreError>> {
         let mut state = cell.state();
@@ -72,8 +78,11 @@ impl Embedded {
             Ok(_) => return Some(Err(StoreError::Corrupt("an answer of another kind".to_owned()))),
             Err(error) => return Some(Err(StoreError::Unavailable(error.to_string()))),
         };
-        if let Extended::To(amount) = extended {
-            state.extended(hold, amount);
+        if let Extended::To(amount) = extended
+            && state.extended(hold, amount)
+        {
+            // For the successor's successor, should this process still live then.
+            journaled.raised(amount);
         }
         Some(Ok(extended))
     }

@@ -14,6 +14,7 @@ mod file;
 pub(crate) mod follow;
 mod left;
 mod listing;
+mod raise;
 pub mod recover;
 mod segments;
 mod slot;
@@ -31,6 +32,7 @@ use std::time::Duration;
 use arc_swap::ArcSwapOption;
 
 use self::file::{Blocks, JournalFile};
+pub(super) use self::raise::HeldSlot;
 use self::slot::NumberedDebit;
 pub use self::slot::{Intent, MODEL_BYTES_MAX};
 use self::told::Told;
@@ -266,6 +268,12 @@ impl Entry {
         if let Some(slot) = written.file.slot(written.slot) {
             slot.granted(amount);
         }
+    }
+
+    /// Where it says what is held, for whoever raises that while the call has the entry.
+    pub(super) fn held(&self) -> HeldSlot {
+        let place = self.0.as_ref();
+        HeldSlot::new(place.map(|written| (Arc::clone(&written.file), written.slot)))
     }
 
     /// The exact debit, with the number under which the store will be told. It stands here before that.

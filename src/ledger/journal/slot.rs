@@ -177,6 +177,15 @@ impl Slot {
         self.held.store(amount.pico(), Ordering::Release);
     }
 
+    /// The store has granted more; never lowers what is held. Nothing where the call's owner has given it back meanwhile.
+    pub(super) fn raised(&self, amount: Credits) {
+        let (word, to) = (&self.held, amount.pico());
+        let held = word.load(Ordering::Acquire);
+        if held > 0 && held < to {
+            let _ = word.compare_exchange(held, to, Ordering::AcqRel, Ordering::Acquire);
+        }
+    }
+
     /// What is held.
     pub(super) fn held(&self) -> Credits {
         Credits::from_pico(self.held.load(Ordering::Acquire).max(0))

@@ -63,12 +63,15 @@ impl AccountState {
         Extended::To(amount)
     }
 
-    /// Records that a hold has this now, which was granted: nothing is checked. It never lowers a hold.
-    pub fn extended(&mut self, hold: RequestId, amount: Credits) {
-        let record = self.holds.get_mut(&hold);
-        let Some(record) = record.filter(|record| record.amount < amount) else {
-            return;
+    /// Records that a hold has this now, which was granted: nothing is checked. It never lowers a hold. False when there
+    /// is no such hold.
+    pub fn extended(&mut self, hold: RequestId, amount: Credits) -> bool {
+        let Some(record) = self.holds.get_mut(&hold) else {
+            return false;
         };
+        if record.amount >= amount {
+            return true;
+        }
         let more = amount.saturating_sub(record.amount);
         record.amount = amount;
         let spend = record.spend.clone();
@@ -76,6 +79,7 @@ impl AccountState {
             self.hold_spending(limits, hold, more);
         }
         self.held = self.held.saturating_add(more);
+        true
     }
 
     /// The limits that a hold counts under.

@@ -269,6 +269,27 @@ fn found(entry: &Entry) -> Found {
     read.unwrap().unwrap()
 }
 
+/// Whoever raises it is not the one who gives it back.
+#[test]
+fn what_is_held_is_raised_until_it_is_given_back_and_never_lowered() {
+    let rig = Rig::new();
+    let mut entry = rig.process().begin(1, PROMPT);
+    let raised_to = |entry: &Entry, amount: &str| {
+        entry.held().raised(credits(amount));
+        let written = entry.0.as_ref().unwrap();
+        written.file.slot(written.slot).unwrap().held()
+    };
+    assert_eq!(raised_to(&entry, "1"), Credits::ZERO, "nothing was granted yet");
+    entry.granted(credits("2"));
+    for (amount, expected) in [("1", "2"), ("2", "2"), ("4", "4"), ("3", "4")] {
+        assert_eq!(raised_to(&entry, amount), credits(expected), "{amount}");
+    }
+    entry.pass(CompletionTokens(0), None);
+    entry.given_back();
+    assert_eq!(raised_to(&entry, "5"), Credits::ZERO);
+    entry.close();
+}
+
 /// A debit may get another number than its call was named by, or be the first that names it.
 #[test]
 fn an_owed_debit_has_the_number_that_it_got_last() {

@@ -4,9 +4,11 @@
 use super::*;
 use crate::ledger::admin::events::EventOp;
 use crate::ledger::admin::{AdminOp, AdminReply};
+use crate::ledger::control;
 use crate::ledger::remote::{RemoteReply, RemoteReserve};
 use crate::ledger::tests::logged::logged;
-use crate::pure::account::{Denial, ReserveRequest, Scope};
+use crate::pure::account::{Denial, Extended, ReserveRequest, Scope};
+use crate::pure::estimate::HoldRange;
 use crate::pure::limits::Limits;
 
 /// A process that has handed its ledger over, and the one that has it. No thread follows the first there.
@@ -251,6 +253,43 @@ fn a_call_that_was_given_back_holds_nothing_at_the_third_process_either() {
     assert_eq!(last.figures(), (credits("10"), Credits::ZERO));
     last.store.read_predecessors();
     assert_eq!(last.store.holds_of_predecessors(), [request(1, "1").id].into());
+}
+
+/// The answer to its call is taken in later, with the stream's next piece.
+#[test]
+fn a_hold_that_was_raised_just_before_is_held_whole_by_the_process_after() {
+    let mut rig = Rig::new();
+    let hold = rig.call(1);
+    assert_eq!(raise(&hold), Extended::To(credits("8")));
+    let upgrade = Upgrade::of(&mut rig);
+    assert_eq!(upgrade.figures(), (credits("10"), credits("8")));
+    assert!(matches!(upgrade.reserve(&request(2, "3")), Err(Denial::Credit { .. })));
+    hold.release();
+}
+
+#[test]
+fn a_hold_that_was_raised_at_the_second_process_is_held_whole_by_the_third() {
+    let mut rig = Rig::new();
+    let hold = rig.call(1);
+    let Upgrade {
+        old: _first,
+        new,
+        store,
+    } = Upgrade::of(&mut rig);
+    control::listen(&store).unwrap();
+    assert_eq!(raise(&hold), Extended::To(credits("8")));
+    let last = Upgrade::from(&rig, new);
+    assert_eq!(last.figures(), (credits("10"), credits("8")));
+    hold.release();
+}
+
+fn raise(hold: &Hold) -> Extended {
+    let amount = credits("8");
+    let range = HoldRange {
+        wanted: amount,
+        at_least: amount,
+    };
+    block_on(hold.extension(range, Credits::MAX)).unwrap()
 }
 
 /// What an operator may be alarmed by, of a process before whose journal is looked for once it has ended.
