@@ -20,6 +20,7 @@ pub(super) use self::prompts::Blocks;
 use self::prompts::{BLOCK_BYTES, SEGMENT_BLOCKS};
 use super::segments::Segments;
 use super::slot::{PromptPlace, SLOT_BYTES, Slot};
+use crate::failpoints::fault;
 use crate::pure::time::Timestamp;
 
 /// How the file of slots is named.
@@ -154,10 +155,7 @@ impl JournalFile {
     /// # Errors
     /// When the journal is full and cannot grow.
     pub(super) fn claim(&self, prompt: &[u8]) -> io::Result<Claim> {
-        let mut free = self.free();
-        if free.slots.is_empty() {
-            self.grow_slots(&mut free)?;
-        }
+        let mut free = self.with_room()?;
         let Some(slot) = free.slots.pop() else {
             return Err(io::Error::new(
                 io::ErrorKind::StorageFull,
@@ -306,7 +304,24 @@ impl JournalFile {
         self.free.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Sees to it that there is a slot for the next call.
+    ///
+    /// # Errors
+    /// When the journal is full and cannot grow.
+    pub(super) fn make_room(&self) -> io::Result<()> {
+        self.with_room().map(drop)
+    }
+
+    fn with_room(&self) -> io::Result<MutexGuard<'_, Free>> {
+        let mut free = self.free();
+        if free.slots.is_empty() {
+            self.grow_slots(&mut free)?;
+        }
+        Ok(free)
+    }
+
     fn grow_slots(&self, free: &mut Free) -> io::Result<()> {
+        fault("journal-grow")?;
         let segment = free.slot_segments;
         self.slots.grow(segment)?;
         free.slot_segments += 1;

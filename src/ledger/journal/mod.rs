@@ -141,8 +141,7 @@ impl Journal {
             claim.place.bytes = u32::try_from(intent.text_bytes).unwrap_or(u32::MAX);
         }
         if self.full.load(Ordering::Relaxed) {
-            self.full.store(false, Ordering::Relaxed);
-            log::warn!("the journal takes calls again");
+            self.has_room();
         }
         if let Some(slot) = file.slot(claim.slot) {
             // SAFETY: the slot was claimed a moment ago, for this call alone.

@@ -10,8 +10,8 @@ use crate::failpoints::fault;
 
 impl Journal {
     /// What has to be done every now and then ([`FLUSH_EVERY`](super::FLUSH_EVERY)): brings the journal to the disk, or makes it when there
-    /// was none. One whose file was deleted or replaced takes no calls from then on until the file is back; and once no call stands in it,
-    /// another is made. One that was closed is left alone. Blocks.
+    /// was none. One that was full takes calls again once it has room. One whose file was deleted or replaced takes no calls from then on
+    /// until the file is back; and once no call stands in it, another is made. One that was closed is left alone. Blocks.
     pub fn tend(&self) {
         if self.closed.load(Ordering::Relaxed) {
             return;
@@ -20,6 +20,10 @@ impl Journal {
             return self.make();
         };
         self.look_for(&file);
+        // Calls may go elsewhere for as long as it says that it is full, so that none of them finds the room.
+        if self.full.load(Ordering::Relaxed) && !self.is_moved() && file.make_room().is_ok() {
+            self.has_room();
+        }
         // Linux takes pages for written of which it has told an error: it would say now that all is on the disk.
         let dirty = match self.unflushed.load(Ordering::Relaxed) {
             true => file.dirty(),
@@ -27,6 +31,13 @@ impl Journal {
         };
         let flushed = fault("journal-flush").and_then(|()| file.flush());
         self.flushed(dirty.and(flushed));
+    }
+
+    /// Tells that calls can be written again, where the journal was full.
+    pub(super) fn has_room(&self) {
+        if self.full.swap(false, Ordering::Relaxed) {
+            log::warn!("the journal takes calls again");
+        }
     }
 
     /// Whether the file was not in its place when it was last looked for.

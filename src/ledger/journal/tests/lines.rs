@@ -87,6 +87,31 @@ fn a_full_journal_is_told_once() {
     assert_eq!(logged(|| drop(journal.refused(&full()))), nothing());
 }
 
+/// Whoever sees that it is full may send no more calls.
+#[test]
+fn a_full_journal_is_usable_again_without_a_call_once_it_has_room() {
+    let rig = Rig::new();
+    let process = rig.process();
+    let journal = &process.journal;
+    // As many as it has place for without growing.
+    let mut entries: Vec<Entry> = (0..4096).map(|n| process.begin(n, b"")).collect();
+    fails_here(Some("journal-grow"));
+    let refused = || journal.begin(&process.intent(request(5000, "1").id), b"").is_err();
+    assert!(refused() && !journal.is_usable());
+    assert_eq!(logged(|| journal.tend()), nothing());
+    assert!(!journal.is_usable(), "nothing has changed");
+    entries.pop().unwrap().close();
+    let again = ["WARN the journal takes calls again"];
+    assert_eq!(logged(|| journal.tend()), again);
+    assert!(journal.is_usable());
+    entries.push(process.begin(6000, b""));
+    assert!(refused() && !journal.is_usable());
+    fails_here(None);
+    assert_eq!(logged(|| journal.tend()), again, "it can grow");
+    assert!(journal.is_usable());
+    entries.iter_mut().for_each(Entry::close);
+}
+
 /// What stands there outlives the process all the same, so no call is refused.
 #[test]
 fn a_disk_that_refuses_the_journal_is_told_once_and_that_it_takes_it_again_too() {
