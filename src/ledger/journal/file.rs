@@ -18,8 +18,9 @@ use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 pub(super) use self::prompts::Blocks;
 use self::prompts::{BLOCK_BYTES, SEGMENT_BLOCKS};
+use super::prompt_place::PromptPlace;
 use super::segments::Segments;
-use super::slot::{PromptPlace, SLOT_BYTES, Slot};
+use super::slot::{SLOT_BYTES, Slot};
 use crate::failpoints::fault;
 use crate::pure::time::Timestamp;
 

@@ -14,6 +14,7 @@ mod file;
 pub(crate) mod follow;
 mod left;
 mod listing;
+mod prompt_place;
 mod raise;
 pub mod recover;
 mod segments;

@@ -11,6 +11,7 @@ use self::text::{debit_bytes, id_salt, intent_bytes, read_debit, read_intent};
 use std::cell::UnsafeCell;
 use std::sync::atomic::{AtomicI64, AtomicU32, AtomicU64, Ordering};
 
+use super::prompt_place::PromptPlace;
 use crate::pure::ids::{AccountId, KeyId, RequestId};
 use crate::pure::money::{Credits, Pricing};
 use crate::pure::numbers::{Birth, CallNumber, ProducerId};
@@ -79,22 +80,6 @@ pub struct Intent<'a> {
     pub endpoint: Endpoint,
     /// Under whose limit it counts beside its key's.
     pub end_user: Option<EndUser>,
-}
-
-/// Where a call's prompt is kept, and its checksum.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct PromptPlace {
-    /// The first block's number, from 1; 0 when the prompt is not kept.
-    pub(super) first_block: u32,
-    /// Of the prompt; of the text in it where it is not kept.
-    pub(super) bytes: u32,
-    pub(super) checksum: u32,
-}
-
-impl PromptPlace {
-    pub(super) fn is_kept(self) -> bool {
-        self.first_block != 0
-    }
 }
 
 /// An exact debit with the number under which the store knows it.

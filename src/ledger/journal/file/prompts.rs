@@ -4,7 +4,7 @@ use std::io;
 use std::os::unix::fs::FileExt;
 
 use super::{Free, JournalFile, numbers};
-use crate::ledger::journal::slot::PromptPlace;
+use crate::ledger::journal::prompt_place::PromptPlace;
 
 /// The blocks that hold a prompt, in order.
 #[derive(Debug, Default)]

@@ -1,8 +1,9 @@
 //! The journal's files: what is one, what stands in it, and what is counted of it.
 
 use super::*;
+use crate::ledger::journal::prompt_place::PromptPlace;
 use crate::ledger::journal::segments::Segments;
-use crate::ledger::journal::slot::{Found, FoundStage, PromptPlace};
+use crate::ledger::journal::slot::{Found, FoundStage};
 use crate::ledger::tests::logged::logged;
 use crate::ledger::tests::rig::{debit, request_at};
 use crate::pure::numbers::{Birth, CallNumber, ProducerId};
