@@ -17,6 +17,22 @@ use crate::ledger::admin::{AdminError, AdminReply, KeyRef};
 use crate::ledger::rotation::{Rotation, over, taken};
 use crate::pure::ids::{KeyDigest, KeyId};
 
+/// A rotation whose new key is written, and whose old key holds on as it was.
+struct Begun {
+    old_digest: KeyDigest,
+    /// The old key's record as it was read, which the new one was made of.
+    before: String,
+    new: KeyRecord,
+}
+
+/// What became of a step that ends the old key.
+#[derive(Debug, PartialEq, Eq)]
+enum Ending {
+    Ended,
+    /// Its record is another one than the new key was made of, and it was not ended.
+    Changed,
+}
+
 impl Shared {
     pub(super) async fn rotate_key(
         &self,
@@ -24,20 +40,82 @@ impl Shared {
         key: &KeyRef,
         rotation: Rotation,
     ) -> Result<AdminReply, AdminError> {
+        let begun = self.begin_rotation(link, key, rotation).await?;
+        let (old_digest, new) = (begun.old_digest, self.finish_rotation(link, begun, rotation).await?);
+        // From here on the customer may have the new one alone.
+        let left = Left::Successor(rotation.digest, key.clone());
+        match self.confirm(link, &[&key_name(&old_digest)]).await {
+            Ok(()) => Ok(AdminReply::Key(new)),
+            Err(error) => self.done_unconfirmed(link, &left, AdminReply::Key(new), error).await,
+        }
+    }
+
+    /// Writes the new key.
+    async fn begin_rotation(&self, link: &Link, key: &KeyRef, rotation: Rotation) -> Result<Begun, AdminError> {
         let old_digest = self.digest_of(link, key).await?;
-        let (old, _) = self.record_of(link, &old_digest).await?;
+        let (old, before) = self.record_of(link, &old_digest).await?;
         let terms = self.view(link, &old.account).await?.record.terms;
         terms.allows_key().map_err(AdminError::Conflict)?;
-        let now = self.time(link).await?;
-        let id = KeyId::of(&rotation.digest);
         // Whether it can be rotated at all, before anything is written.
-        rotation.new_key(&old, None, now)?;
+        rotation.new_key(&old, None, self.time(link).await?)?;
         let mut exists = redis::cmd("EXISTS");
         exists.arg(key_name(&rotation.digest));
         if reply::integer(&self.command(link, exists).await?)? != 0 {
             return Err(taken());
         }
-        let [account, _] = account_keys(&old.account);
+        let new = self.successor(link, &old, rotation).await?;
+        self.insert_key(link, &rotation.digest, &new).await?;
+        Ok(Begun {
+            old_digest,
+            before,
+            new,
+        })
+    }
+
+    /// Ends the old key, once a fail-over cannot lose the new one. Where the old one was changed since it was read, the new one, whose text
+    /// nobody has yet, is first given what it has now: else a limit that was set meanwhile would hold for no key that stays.
+    ///
+    /// # Errors
+    /// 409 when the old key has ended otherwise, or others go on changing it: the new one is revoked then.
+    async fn finish_rotation(&self, link: &Link, begun: Begun, rotation: Rotation) -> Result<KeyRecord, AdminError> {
+        let finished = self.try_to_finish(link, begun, rotation).await;
+        if let Err(AdminError::Conflict(_)) = &finished {
+            self.revoke_unseen(link, &rotation.digest).await?;
+        }
+        finished
+    }
+
+    async fn try_to_finish(&self, link: &Link, begun: Begun, rotation: Rotation) -> Result<KeyRecord, AdminError> {
+        let Begun {
+            old_digest,
+            mut before,
+            mut new,
+        } = begun;
+        for _ in 0..TRIES_MAX {
+            let [account, _] = account_keys(&new.account);
+            let (of_account, of_id) = (keys_of_account(&new.account), key_id_key(&new.id));
+            self.confirm(link, &[&account, &of_account, &of_id, &key_name(&rotation.digest)])
+                .await?;
+            if self.end_key(link, &old_digest, &before, rotation).await? == Ending::Ended {
+                return Ok(new);
+            }
+            let (old, text) = self.record_of(link, &old_digest).await?;
+            let newer = self.successor(link, &old, rotation).await?;
+            self.replace_unseen(link, &rotation.digest, (&new, &newer)).await?;
+            (before, new) = (text, newer);
+        }
+        Err(AdminError::Conflict(format!(
+            "others change {} at the same time: it holds on, and is not rotated; run it again",
+            KeyId::of(&old_digest)
+        )))
+    }
+
+    /// The new key, as the old one's record has it; what it spends counts from now on.
+    async fn successor(&self, link: &Link, old: &KeyRecord, rotation: Rotation) -> Result<KeyRecord, AdminError> {
+        let now = self.time(link).await?;
+        // An old one that has ended is given no share.
+        rotation.new_key(old, None, now)?;
+        let (id, [account, _]) = (KeyId::of(&rotation.digest), account_keys(&old.account));
         let shared = self
             .run_script(link, &script::KEY_SHARE, &[&account], &[id.as_str(), old.id.as_str()])
             .await?;
@@ -48,19 +126,31 @@ impl Shared {
             "" => None,
             key => Some(KeyId::from(key.to_owned())),
         };
-        let new = rotation.new_key(&old, counts_as, now)?;
-        self.insert_key(link, &rotation.digest, &new).await?;
-        let (of_account, of_id) = (keys_of_account(&new.account), key_id_key(&new.id));
-        // The old one is ended once a fail-over cannot lose the new one.
-        self.confirm(link, &[&account, &of_account, &of_id, &key_name(&rotation.digest)])
+        rotation.new_key(old, counts_as, now)
+    }
+
+    /// Writes another record of a key whose text nobody has.
+    async fn replace_unseen(
+        &self,
+        link: &Link,
+        digest: &KeyDigest,
+        (before, record): (&KeyRecord, &KeyRecord),
+    ) -> Result<(), AdminError> {
+        let (before, text) = (record_text(before)?, record_text(record)?);
+        let (channel, message) = (channel(), Change::Key(*digest).text());
+        let arguments: [&str; 4] = [&before, &text, &channel, &message];
+        let set = self
+            .run_script(link, &script::KEY_SET, &[&key_name(digest)], &arguments)
             .await?;
-        self.end_key(link, &old_digest, rotation).await?;
-        // From here on the customer may have the new one alone.
-        let left = Left::Successor(rotation.digest, key.clone());
-        match self.confirm(link, &[&key_name(&old_digest)]).await {
-            Ok(()) => Ok(AdminReply::Key(new)),
-            Err(error) => self.done_unconfirmed(link, &left, AdminReply::Key(new), error).await,
+        self.cache.forget_key(digest);
+        // A step that was sent twice finds what it wrote itself.
+        if reply::text(&set)? == "set" || self.record_of(link, digest).await?.1 == text {
+            return Ok(());
         }
+        Err(AdminError::Conflict(format!(
+            "somebody else changes the new key {}: the old one holds on, and is not rotated; run it again",
+            record.id
+        )))
     }
 
     /// A key's record, and the same as it is kept.
@@ -100,52 +190,50 @@ impl Shared {
         if is_new { Ok(()) } else { Err(taken()) }
     }
 
-    /// Ends the old key of a rotation, now or when the overlap is over.
-    async fn end_key(&self, link: &Link, digest: &KeyDigest, rotation: Rotation) -> Result<(), AdminError> {
+    /// Ends the old key of a rotation, now or when the overlap is over, unless its record is another one than `before`.
+    async fn end_key(
+        &self,
+        link: &Link,
+        digest: &KeyDigest,
+        before: &str,
+        rotation: Rotation,
+    ) -> Result<Ending, AdminError> {
         let (name, channel, message) = (key_name(digest), channel(), Change::Key(*digest).text());
+        let new = KeyId::of(&rotation.digest);
+        // Another rotation, or somebody who revokes it, was first.
+        let was_revoked = || Err(over(&KeyId::of(digest), "revoked"));
         if rotation.is_at_once() {
-            let (now, new) = (self.now_text(), KeyId::of(&rotation.digest));
-            let arguments = [now.as_str(), &channel, &message, new.as_str()];
+            let now = self.now_text();
+            let arguments: [&str; 5] = [&now, &channel, &message, new.as_str(), before];
             let revoked = self.run_script(link, &script::REVOKE, &[&name], &arguments).await?;
             self.cache.forget_key(digest);
-            if reply::list(&revoked)?.is_empty() {
-                // Another rotation, or somebody who revokes it, was first.
-                self.revoke_unseen(link, &rotation.digest).await?;
-                return Err(over(&self.record_of(link, digest).await?.0.id, "revoked"));
-            }
-            return Ok(());
-        }
-        for _ in 0..TRIES_MAX {
-            let (record, before) = self.record_of(link, digest).await?;
-            let unrevoked = KeyRecord {
-                revoked: None,
-                ..rotation.old_key(&record, self.time(link).await?)
+            return match reply::list(&revoked)? {
+                [] => was_revoked(),
+                [_] => Ok(Ending::Changed),
+                _ => Ok(Ending::Ended),
             };
-            let text = record_text(&unrevoked)?;
-            let new = KeyId::of(&rotation.digest);
-            let arguments: [&str; 5] = [&before, &text, &channel, &message, new.as_str()];
-            let set = self.run_script(link, &script::KEY_SET, &[&name], &arguments).await?;
-            match reply::text(&set)? {
-                "set" => {
-                    self.cache.forget_key(digest);
-                    return Ok(());
-                }
-                "revoked" => {
-                    self.revoke_unseen(link, &rotation.digest).await?;
-                    return Err(over(&record.id, "revoked"));
-                }
-                _ => {}
-            }
         }
-        Err(AdminError::Store(
-            "others change the old key at the same time: it holds on, and a new key is there that nobody has"
-                .to_owned(),
-        ))
+        let (record, current) = self.record_of(link, digest).await?;
+        if record.revoked.is_some() {
+            return was_revoked();
+        }
+        if current != before {
+            return Ok(Ending::Changed);
+        }
+        let text = record_text(&rotation.old_key(&record, self.time(link).await?))?;
+        let arguments: [&str; 5] = [before, &text, &channel, &message, new.as_str()];
+        let set = self.run_script(link, &script::KEY_SET, &[&name], &arguments).await?;
+        self.cache.forget_key(digest);
+        match reply::text(&set)? {
+            "set" => Ok(Ending::Ended),
+            "revoked" => was_revoked(),
+            _ => Ok(Ending::Changed),
+        }
     }
 }
 
-/// How often the end of a key is tried while others change it.
-const TRIES_MAX: u32 = 8;
+/// How often the end of a key is tried while others change it: each time the new one is written and confirmed anew.
+const TRIES_MAX: u32 = 4;
 
 #[cfg(test)]
 mod tests {
@@ -153,15 +241,13 @@ mod tests {
     use crate::clock::Clock;
     use crate::ledger::Ledger;
     use crate::ledger::admin::AdminOp;
+    use crate::ledger::key_settings::{AmountChange, KeyChange};
     use crate::ledger::redis::RedisLedger;
     use crate::ledger::tests::redis_server::RedisServer;
-    use crate::ledger::tests::rig::{NOW, block_on, key_create, patient, redis_of, run};
+    use crate::ledger::tests::rig::{NOW, block_on, credits, key_create, patient, redis_of, run};
     use crate::pure::ids::Tier;
 
-    /// Whoever revokes the old key, as one that was stolen, leaves no key that works: the new one may be the thief's.
-    #[test]
-    fn a_key_in_place_of_one_that_is_revoked_meanwhile_is_revoked_too() {
-        let server = RedisServer::start();
+    fn ledger_with_account(server: &RedisServer) -> Ledger {
         let ledger = Ledger::Redis(RedisLedger::connect(&server.url(), patient(Clock::manual(NOW))).unwrap());
         let create = AdminOp::AccountCreate {
             account: "acme".parse().unwrap(),
@@ -170,6 +256,52 @@ mod tests {
             terms: Default::default(),
         };
         run(&ledger, create).unwrap();
+        ledger
+    }
+
+    /// Between the steps of a rotation another node sets a limit, which was told as set: the key that stays has it.
+    #[test]
+    fn what_is_set_while_a_key_is_rotated_holds_for_the_key_that_stays() {
+        let server = RedisServer::start();
+        let ledger = ledger_with_account(&server);
+        let shared = &redis_of(&ledger).shared;
+        for (n, overlap_ms) in [(1, 0), (3, 3_600_000)] {
+            let [old, new] = [n, n + 1].map(|n| KeyDigest::from_bytes([n; 32]));
+            run(&ledger, key_create("acme", &old)).unwrap();
+            let key = KeyRef::Digest(old.to_hex());
+            let rotation = Rotation::of(&new.to_hex(), overlap_ms).unwrap();
+            let link = Link::default();
+            let begun = block_on(shared.begin_rotation(&link, &key, rotation)).unwrap();
+            let change = KeyChange {
+                label: Some("till".to_owned()),
+                limit: Some(AmountChange::To(credits("1"))),
+                ..KeyChange::default()
+            };
+            let change = Box::new(change);
+            run(&ledger, AdminOp::KeySet { key, change }).unwrap();
+            let finished = block_on(shared.finish_rotation(&link, begun, rotation)).unwrap();
+            let (kept, _) = block_on(shared.record_of(&link, &new)).unwrap();
+            assert_eq!(finished, kept, "{overlap_ms}");
+            let limit = kept.settings.limit.map(|limit| limit.amount);
+            assert_eq!(
+                (kept.settings.label.as_deref(), limit, kept.settings.counts_as),
+                (Some("till"), Some(credits("1")), Some(KeyId::of(&old))),
+                "{overlap_ms}"
+            );
+            let (ended, _) = block_on(shared.record_of(&link, &old)).unwrap();
+            assert_eq!(
+                (kept.revoked, ended.revoked.is_some(), ended.expires.is_some()),
+                (None, overlap_ms == 0, overlap_ms > 0),
+                "{overlap_ms}"
+            );
+        }
+    }
+
+    /// Whoever revokes the old key, as one that was stolen, leaves no key that works: the new one may be the thief's.
+    #[test]
+    fn a_key_in_place_of_one_that_is_revoked_meanwhile_is_revoked_too() {
+        let server = RedisServer::start();
+        let ledger = ledger_with_account(&server);
         let shared = &redis_of(&ledger).shared;
         for (n, overlap_ms) in [(1, 0), (3, 3_600_000)] {
             let [old, new] = [n, n + 1].map(|n| KeyDigest::from_bytes([n; 32]));
@@ -181,7 +313,12 @@ mod tests {
             let rotation = Rotation::of(&new.to_hex(), overlap_ms).unwrap();
             let (ended, left) = block_on(async {
                 let link = shared.link();
-                let ended = shared.end_key(&link, &old, rotation).await;
+                let begun = Begun {
+                    old_digest: old,
+                    before: shared.record_of(&link, &old).await.unwrap().1,
+                    new: shared.record_of(&link, &new).await.unwrap().0,
+                };
+                let ended = shared.finish_rotation(&link, begun, rotation).await;
                 (ended, shared.record_of(&link, &new).await.unwrap().0)
             });
             assert!(
