@@ -2,6 +2,7 @@
 //! And what may have been made, where a gateway elsewhere was asked and its answer did not come, or is that its store failed.
 
 use crate::config::{Config, Store};
+use crate::ledger::admin::credits::CreditOp;
 use crate::ledger::admin::operators::OperatorOp;
 use crate::ledger::admin::{AdminOp, KeyRef};
 use crate::pure::ids::{KeyDigest, KeyId};
@@ -86,8 +87,16 @@ pub(super) fn in_doubt(op: &AdminOp, doubt: &str) -> Option<String> {
     };
     op.is_act().then(|| match made {
         Some(made) => format!("{doubt}; {made}, each with the same --operator"),
+        None if is_credit(op) => {
+            format!("{doubt}: run it again with the same reference, amount and kind, it counts once")
+        }
         None => format!("{doubt}: look before you run it again"),
     })
+}
+
+/// Whether a reference tells the same command again from another one.
+fn is_credit(op: &AdminOp) -> bool {
+    matches!(op, AdminOp::CreditsAdd { .. } | AdminOp::Credit(CreditOp::Post(_)))
 }
 
 /// What is said of each request that was sent and may have changed something.

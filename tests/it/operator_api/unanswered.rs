@@ -92,7 +92,7 @@ async fn a_command_whose_answer_is_lost_says_that_it_may_have_been_done() {
     let key = |sent: &Value| KeyId::of(&digest(sent).unwrap()).to_string();
     let operator = |sent: &Value| operator_id(&digest(sent).unwrap());
     let none = |_: &Value| String::new();
-    let cases: [Lost<'_>; 5] = [
+    let cases: [Lost<'_>; 7] = [
         (
             &["key", "create", "--account", "acme"],
             &key,
@@ -117,6 +117,25 @@ async fn a_command_whose_answer_is_lost_says_that_it_may_have_been_done() {
             &["account", "suspend", "acme"],
             &none,
             &["look before you run it again"],
+        ),
+        (
+            &["credits", "add", "acme", "5", "--reference", "A-1"],
+            &none,
+            &["run it again with the same reference, amount and kind, it counts once"],
+        ),
+        (
+            &[
+                "credits",
+                "correct",
+                "acme",
+                "-1",
+                "--reference",
+                "A-2",
+                "--note",
+                "typed twice",
+            ],
+            &none,
+            &["run it again with the same reference, amount and kind, it counts once"],
         ),
     ];
     let late = "It takes too long. What was begun comes to its end: see /v1/log.";
