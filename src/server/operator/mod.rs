@@ -21,6 +21,7 @@ mod routes;
 mod sessions;
 mod shown;
 mod state;
+mod stripe_events;
 mod under_way;
 
 pub use self::state::{OperatorApi, Times};

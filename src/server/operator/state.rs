@@ -7,6 +7,7 @@ use futures::future::BoxFuture;
 use tokio::sync::Semaphore;
 
 use super::sessions::Sessions;
+use super::stripe_events::StripeEvents;
 use crate::clock::Clock;
 use crate::gateway::access::auth_throttle::AuthThrottle;
 use crate::gateway::snapshot::Snapshot;
@@ -21,6 +22,8 @@ pub struct OperatorApi {
     /// Failures of operators are their own: wrong keys of clients keep no operator out.
     pub(super) throttle: AuthThrottle,
     pub(super) sessions: Sessions,
+    /// Stripe's messages that came off the clock, or told of a dispute.
+    pub(super) stripe_events: StripeEvents,
     /// A place for each request, until its answer is written.
     pub(super) exchanges: Semaphore,
     /// Places for commands that run: one whose client has gone comes to its end all the same.
@@ -35,6 +38,7 @@ impl OperatorApi {
             admin,
             throttle: AuthThrottle::new(),
             sessions: Sessions::default(),
+            stripe_events: StripeEvents::default(),
             exchanges: Semaphore::new(EXCHANGES_MAX as usize),
             running: Running::default(),
             times: Times::default(),

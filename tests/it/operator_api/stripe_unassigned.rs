@@ -44,8 +44,12 @@ async fn a_payment_that_is_refused_is_counted_each_time_and_one_that_is_credited
         desk.signed(&unreadable).await.error(400, "invalid_request_error");
         assert_eq!(counted(), before + Decimal::ONE, "it cannot be read");
         // Either clock may be wrong: a message that nobody signed says nothing.
-        let fresh = paid("pi_7", "shop", 700);
-        for (secret, off_seconds, is_counted) in [(SECRET, -400, true), (SECRET, 400, true), ("another", 0, false)] {
+        for (payment, secret, off_seconds, is_counted) in [
+            ("pi_7", SECRET, -400, true),
+            ("pi_8", SECRET, 400, true),
+            ("pi_9", "another", 0, false),
+        ] {
+            let fresh = paid(payment, "shop", 700);
             let before = counted();
             let signature = signature(secret, desk.seconds() + off_seconds, &fresh);
             desk.hook(&signature, &fresh).await.error(400, "invalid_request_error");

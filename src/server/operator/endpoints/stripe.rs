@@ -47,13 +47,13 @@ pub(in crate::server::operator) async fn hear(call: &Call<'_>) -> Result<Answer,
     })?;
     let signed = stripe::verify(secret, header.unwrap_or_default(), &call.body, call.api.clock().now());
     if let Err(fault) = signed {
-        if fault == SignatureFault::Late {
-            late(call);
-        }
         log::warn!("a message to Stripe's hook from {} is refused: {fault}", call.address);
         let most = call.snapshot.config.auth_failures_per_minute;
         return Err(match call.api.throttle.failed(Some(call.address), most) {
             ApiError::Unauthenticated(KeyFault::Missing | KeyFault::Invalid) => {
+                if fault == SignatureFault::Late {
+                    late(call).await;
+                }
                 OperatorError::bad(format!("The message is not taken for Stripe's: {fault}."))
             }
             limited => OperatorError::Api(limited),
@@ -84,6 +84,8 @@ pub(in crate::server::operator) async fn hear(call: &Call<'_>) -> Result<Answer,
             payment,
             disputed,
         } => {
+            // Where somebody sends it again later, it is none that nobody heard of.
+            call.api.stripe_events.is_new(event.as_bytes());
             if kind == stripe::DISPUTE_CREATED {
                 call.api.admin.telemetry.payments.disputed();
             }
