@@ -24,8 +24,9 @@ pub(super) enum OperatorCommand {
     /// Make an operator and show its token, once
     #[command(after_help = "Examples:\n  tollgate operator create anna --role admin\n  \
         tollgate operator create shop --role billing --expires-in 90d\n\n\
-        read reads everything but the operators, and changes nothing; support may suspend accounts\n\
-        and manage keys; billing may add and correct credit; admin may do all there is.\n\n\
+        read reads everything but the list of operators (the log of acts names them), and changes\n\
+        nothing; support may suspend accounts and manage keys too; billing reads as read does, and\n\
+        may add and correct credit alone; admin may do all there is.\n\n\
         Only a digest of the token is stored: one that is lost cannot be shown again, only revoked\n\
         and replaced. Where the answer cannot be written, or goes to /dev/null, it is revoked\n\
         again.")]

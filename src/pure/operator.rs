@@ -11,7 +11,7 @@ use super::ids::{ApiKey, KeyDigest};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Role {
-    /// Reads everything but the operators, changes nothing.
+    /// Reads everything but the list of operators, whom the log of acts names; changes nothing.
     Read,
     /// Suspends accounts and manages keys.
     Support,
@@ -43,7 +43,7 @@ impl Right {
 }
 
 impl Role {
-    /// All, the weakest first.
+    /// All.
     pub const ALL: [Role; 4] = [Role::Read, Role::Support, Role::Billing, Role::Admin];
 
     /// As it is typed.

@@ -47,7 +47,7 @@ export async function logView({ query }) {
       page.next ? el("a", { class: "button", href: link("log", null, { account: query.account, before: page.next }), text: "Older acts" }) : null)] };
 }
 
-const ROLES = [["read", "read: sees everything but the operators, changes nothing"], ["support", "support: suspends accounts, manages keys"], ["billing", "billing: adds and corrects credit"], ["admin", "admin: may do all there is"]];
+const ROLES = [["read", "read: sees everything but the list of operators, changes nothing"], ["support", "support: suspends accounts, manages keys"], ["billing", "billing: adds and corrects credit"], ["admin", "admin: may do all there is"]];
 
 export async function operatorsView() {
   const operators = (await get("/v1/operators")).data;
