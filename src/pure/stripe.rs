@@ -23,14 +23,17 @@ pub enum SignatureFault {
     Forged,
     /// It was signed too long ago, or in the future.
     #[error("the message was signed more than {TOLERANCE_SECONDS} seconds ago, or ahead of time")]
-    Late,
+    Late {
+        /// When, in seconds since 1970.
+        signed_at: i64,
+    },
 }
 
-/// Checks that `body`, as it came, was signed with `secret` a moment ago.
+/// Checks that `body`, as it came, was signed with `secret` a moment ago. When it was, in seconds since 1970.
 ///
 /// # Errors
 /// When it was not.
-pub fn verify(secret: &[u8], header: &str, body: &[u8], now: Timestamp) -> Result<(), SignatureFault> {
+pub fn verify(secret: &[u8], header: &str, body: &[u8], now: Timestamp) -> Result<i64, SignatureFault> {
     let (mut at, mut signatures) = (None, Vec::new());
     if header.len() > HEADER_BYTES_MAX {
         return Err(SignatureFault::Malformed);
@@ -63,8 +66,8 @@ pub fn verify(secret: &[u8], header: &str, body: &[u8], now: Timestamp) -> Resul
     }
     let age = now.0.div_euclid(1_000).saturating_sub(seconds);
     match age.unsigned_abs() <= TOLERANCE_SECONDS {
-        true => Ok(()),
-        false => Err(SignatureFault::Late),
+        true => Ok(seconds),
+        false => Err(SignatureFault::Late { signed_at: seconds }),
     }
 }
 

@@ -194,9 +194,8 @@ impl Breaker {
         }
     }
 
-    /// The target failed this call; it may have said for how long, in seconds. Where the call began before the breaker last opened or closed,
-    /// or before one that was answered since it opened, only a pause that the target asks for counts, and a call that probes keeps its place.
-    /// As long as the breaker is open by the first opening since, and nothing is known of later calls, it is one more failure of the row, which
+    /// The target failed this call; it may have said for how long, in seconds. Where the call began before the breaker last opened, or
+    /// before one that was answered since it opened, only a pause that the target asks for counts, and a call that probes keeps its place. As long as the breaker is open by the first opening since, and nothing is known of later calls, it is one more failure of the row, which
     /// lengthens no pause.
     pub(crate) fn failed(&self, admitted: Admitted, clock: &Clock, retry_after_secs: Option<u64>) {
         let now_ms = clock.passed_ms();
@@ -205,7 +204,7 @@ impl Breaker {
         let asked = asked.map(|secs| secs.min(RETRY_AFTER_SECS_MAX).saturating_mul(1000));
         let asked_ms = asked.map(|millis| i64::try_from(millis).unwrap_or(0));
         let is_open = self.open_until() != 0;
-        if self.is_earlier(admitted) || is_open && admitted.began_ms < self.answered_began.load(Ordering::Relaxed) {
+        if self.is_outdated(admitted, is_open) {
             self.inconclusive(admitted);
             match asked_ms {
                 Some(pause_ms) => self.pause_for(pause_ms, now_ms),
@@ -257,6 +256,17 @@ impl Breaker {
     /// Whether a call began before the breaker last opened or closed.
     fn is_earlier(&self, admitted: Admitted) -> bool {
         admitted.changes != self.changes.load(Ordering::Relaxed)
+    }
+
+    /// Whether a call began before the breaker last opened; or while it was open, as it is or was until a moment ago, and before one that was
+    /// answered since.
+    fn is_outdated(&self, admitted: Admitted, is_open: bool) -> bool {
+        let since = self.changes.load(Ordering::Relaxed).wrapping_sub(admitted.changes);
+        match (since, is_open) {
+            (0, false) => false,
+            (0, true) | (1, false) => admitted.began_ms < self.answered_began.load(Ordering::Relaxed),
+            _ => true,
+        }
     }
 
     /// Whether a call began before the breaker last opened and after it closed before that, and no call that began since has ended.

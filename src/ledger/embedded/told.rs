@@ -25,17 +25,9 @@ impl ToldOf {
         self.lock().exhausted = None;
     }
 
-    /// Another process had the ledger: what the file says by now. A refusal here that left less than the one that was written stays told.
+    /// Another process had the ledger: from now on it is what the file says. A refusal that was not written before is told once more.
     pub(super) fn read_anew(&self, stored: Told) {
-        let mut told = self.lock();
-        let here = *told;
-        told.exhausted = stored
-            .exhausted
-            .map(|left| here.exhausted.map_or(left, |here| here.min(left)));
-        told.quota = stored.quota.map(|(month, quota, left)| {
-            let here = here.quota.filter(|(of, was, _)| (*of, *was) == (month, quota));
-            (month, quota, here.map_or(left, |(_, _, here)| here.min(left)))
-        });
+        *self.lock() = stored;
     }
 
     /// What is to be told of a refusal, if it is the first of its kind, or leaves less than half of what the one told before left. Called while

@@ -83,8 +83,8 @@ impl Shared {
             command.arg(&name).arg("record").arg("revoked");
             let read = self.command(link, command).await?;
             let mut record = read_record(&read)?.ok_or(AdminError::NoKey)?;
-            let before = match reply::list(&read)? {
-                [text, _] => reply::text(text)?.to_owned(),
+            let (before, was_revoked) = match reply::list(&read)? {
+                [text, revoked] => (reply::text(text)?, reply::optional_text(revoked)?.unwrap_or_default()),
                 _ => return Err(AdminError::NoKey),
             };
             record.settings = change.applied(&record.settings).map_err(AdminError::Invalid)?;
@@ -99,7 +99,7 @@ impl Shared {
                 ..record.clone()
             };
             let text = record_text(&unrevoked)?;
-            let arguments: [&str; 4] = [&before, &text, &channel, &message];
+            let arguments: [&str; 6] = [before, &text, &channel, &message, "", was_revoked];
             let set = self.run_script(link, &script::KEY_SET, &[&name], &arguments).await?;
             if reply::text(&set)? == "set" {
                 self.cache.forget_key(&digest);

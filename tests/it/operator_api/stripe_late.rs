@@ -43,9 +43,17 @@ async fn a_late_message_is_counted_once_and_one_whose_payment_is_credited_never(
             desk.late(&missed).await.error(400, "invalid_request_error");
             assert_eq!(desk.unassigned(), Decimal::ONE, "{ground:?}");
         }
+        desk.hook(&signature(SECRET, desk.seconds() - 400, &missed), &missed)
+            .await
+            .error(400, "invalid_request_error");
+        assert_eq!(desk.unassigned(), Decimal::TWO, "Stripe signs each try anew");
         let dispute = checkout("charge.dispute.created", "paid", "pi_1", "shop", 700);
+        let then = desk.seconds();
         desk.signed(&dispute).await.done(200);
-        desk.late(&dispute).await.error(400, "invalid_request_error");
+        desk.gateway.clock.advance(400_000);
+        desk.hook(&signature(SECRET, then, &dispute), &dispute)
+            .await
+            .error(400, "invalid_request_error");
         let disputes = desk.gateway.metrics().sum("tollgate_disputes_total", &[]);
         assert_eq!(disputes, Decimal::ONE, "it was told in time");
     }

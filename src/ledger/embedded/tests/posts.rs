@@ -135,7 +135,6 @@ fn what_a_doubtful_post_takes_stays_taken_until_the_file_says_that_it_has_it_not
     assert_eq!(thread.balance(), credits("7"));
 }
 
-/// The customer could not use it until somebody posted another entry to the same account.
 /// Its successor takes the balance from the file.
 #[test]
 fn a_ledger_changes_hands_though_the_file_does_not_say_whether_it_has_an_entry() {
@@ -148,6 +147,7 @@ fn a_ledger_changes_hands_though_the_file_does_not_say_whether_it_has_an_entry()
     assert_eq!(thread.balances(), (credits("10"), credits("12")));
 }
 
+/// The customer could not use it until somebody posted another entry to the same account.
 #[test]
 fn the_file_is_asked_for_a_doubtful_entry_without_another_post() {
     let mut thread = thread();

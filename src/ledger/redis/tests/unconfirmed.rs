@@ -226,4 +226,13 @@ fn a_rotation_gives_no_end_to_a_key_that_is_revoked_meanwhile() {
         let set = block_on(shared.run_script(&link, &script::KEY_SET, &[&key_name(&old)], &arguments));
         assert_eq!(reply::text(&set.unwrap()).unwrap(), expected);
     }
+    // What is set by one who has read it before is set by nobody's leave: another key has its place.
+    let mut read = redis::cmd("HGET");
+    read.arg(key_name(&old)).arg("revoked");
+    let revoked = block_on(shared.command(&link, read)).unwrap();
+    for (was_revoked, expected) in [("", "changed"), (reply::text(&revoked).unwrap(), "set")] {
+        let arguments = [record.as_str(), &record, "channel", "message", "", was_revoked];
+        let set = block_on(shared.run_script(&link, &script::KEY_SET, &[&key_name(&old)], &arguments));
+        assert_eq!(reply::text(&set.unwrap()).unwrap(), expected);
+    }
 }

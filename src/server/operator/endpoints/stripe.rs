@@ -46,19 +46,10 @@ pub(in crate::server::operator) async fn hear(call: &Call<'_>) -> Result<Answer,
         OperatorError::Ledger("Stripe's messages cannot be checked right now.".to_owned())
     })?;
     let signed = stripe::verify(secret, header.unwrap_or_default(), &call.body, call.api.clock().now());
-    if let Err(fault) = signed {
-        log::warn!("a message to Stripe's hook from {} is refused: {fault}", call.address);
-        let most = call.snapshot.config.auth_failures_per_minute;
-        return Err(match call.api.throttle.failed(Some(call.address), most) {
-            ApiError::Unauthenticated(KeyFault::Missing | KeyFault::Invalid) => {
-                if fault == SignatureFault::Late {
-                    late(call).await;
-                }
-                OperatorError::bad(format!("The message is not taken for Stripe's: {fault}."))
-            }
-            limited => OperatorError::Api(limited),
-        });
-    }
+    let signed_at = match signed {
+        Ok(signed_at) => signed_at,
+        Err(fault) => return Err(refused(call, fault).await),
+    };
     let notice = stripe::read(&call.body).map_err(|error| {
         log::error!(
             "MONEY: a message that Stripe has signed cannot be read, and nothing was credited or taken for it: {error}"
@@ -85,7 +76,7 @@ pub(in crate::server::operator) async fn hear(call: &Call<'_>) -> Result<Answer,
             disputed,
         } => {
             // Where somebody sends it again later, it is none that nobody heard of.
-            call.api.stripe_events.is_new(event.as_bytes());
+            call.api.stripe_events.is_new(event.as_bytes(), signed_at);
             if kind == stripe::DISPUTE_CREATED {
                 call.api.admin.telemetry.payments.disputed();
             }
@@ -104,6 +95,21 @@ pub(in crate::server::operator) async fn hear(call: &Call<'_>) -> Result<Answer,
             log::info!("Stripe's message {event} ({kind}) credits nothing: {why}");
             Ok(heard(false))
         }
+    }
+}
+
+/// A message that is not taken for Stripe's.
+async fn refused(call: &Call<'_>, fault: SignatureFault) -> OperatorError {
+    log::warn!("a message to Stripe's hook from {} is refused: {fault}", call.address);
+    let most = call.snapshot.config.auth_failures_per_minute;
+    match call.api.throttle.failed(Some(call.address), most) {
+        ApiError::Unauthenticated(KeyFault::Missing | KeyFault::Invalid) => {
+            if let SignatureFault::Late { signed_at } = fault {
+                late(call, signed_at).await;
+            }
+            OperatorError::bad(format!("The message is not taken for Stripe's: {fault}."))
+        }
+        limited => OperatorError::Api(limited),
     }
 }
 

@@ -7,15 +7,15 @@ use crate::pure::ids::AccountId;
 use crate::pure::stripe::{self, Notice, Payment, Refund};
 use crate::server::operator::call::Call;
 
-/// Tells of a message that Stripe has signed, and that is not taken for the clock's sake, once. Stripe signs each try anew, so this machine's
-/// clock may be wrong; or somebody who has an old message sends it again: then what it tells has counted, as a rule, and nothing is told.
-pub(super) async fn late(call: &Call<'_>) {
+/// Tells of a message that Stripe has signed, and that is not taken for the clock's sake. Stripe signs each try anew, so this machine's clock
+/// may be wrong, and each is told; or somebody who has an old message sends it again: that is told once, and not if what it tells has counted.
+pub(super) async fn late(call: &Call<'_>, signed_at: i64) {
     let read = stripe::read(&call.body);
     let event: &[u8] = match &read {
         Ok(notice) => event_of(notice).as_bytes(),
         Err(_) => &call.body,
     };
-    if !call.api.stripe_events.is_new(event) {
+    if !call.api.stripe_events.is_new(event, signed_at) {
         return;
     }
     let payments = &call.api.admin.telemetry.payments;
