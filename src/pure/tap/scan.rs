@@ -126,33 +126,28 @@ impl Scanner {
         self.offset = self.offset.saturating_add(bytes.len());
         let mut rest = bytes;
         while let Some((&byte, after)) = rest.split_first() {
-            rest = match self.raw_depth {
-                0 => self.step(byte, after, rest, reading),
-                _ => self.raw(rest, reading),
-            };
-        }
-    }
-
-    /// Takes one token or a part of one from `rest`, which begins with `byte`; what follows it. Nothing follows what is no JSON.
-    #[inline]
-    fn step<'a>(&mut self, byte: u8, after: &'a [u8], rest: &'a [u8], reading: &mut Reading) -> &'a [u8] {
-        match self.state {
-            State::String => self.string(rest, reading),
-            State::Literal(first, seen) => self.literal(rest, first, seen, reading),
-            State::Escape | State::Unicode(..) => {
-                self.escape(byte, reading);
-                after
-            }
-            State::Broken => b"",
-            _ => {
-                if !matches!(byte, b' ' | b'\n' | b'\r' | b'\t') {
-                    self.structure(byte, self.offset - after.len(), reading);
-                }
-                if matches!(self.state, State::Literal(..)) {
-                    rest
-                } else {
+            let from = rest;
+            rest = match self.state {
+                State::String => self.string(rest, reading),
+                State::Literal(first, seen) => self.literal(rest, first, seen, reading),
+                State::Escape | State::Unicode(..) => {
+                    self.escape(byte, reading);
                     after
                 }
+                State::Broken => return,
+                _ => {
+                    if !matches!(byte, b' ' | b'\n' | b'\r' | b'\t') {
+                        self.structure(byte, self.offset - after.len(), reading);
+                    }
+                    if matches!(self.state, State::Literal(..)) {
+                        rest
+                    } else {
+                        after
+                    }
+                }
+            };
+            if self.raw_depth != 0 {
+                self.raw(from, rest, reading);
             }
         }
     }
@@ -250,7 +245,7 @@ impl Scanner {
         self.depth += 1;
         self.objects = self.objects << 1 | u128::from(object);
         if self.role == Role::Arguments {
-            self.begin_raw(object, reading);
+            self.begin_raw(reading);
         }
         self.role = if object { Role::Skip } else { self.node().element() };
         if object { State::KeyOrEnd } else { State::ValueOrEnd }
@@ -261,9 +256,6 @@ impl Scanner {
         self.objects >>= 1;
         self.known = self.known.min(usize::try_from(self.depth).unwrap_or(usize::MAX));
         self.role = Role::Skip;
-        if self.depth < self.raw_depth {
-            self.raw_depth = 0;
-        }
         reading.close(node);
         self.after_value()
     }

@@ -5,39 +5,24 @@ use crate::pure::tap::accumulator::Reading;
 use crate::pure::tap::text::Kind;
 
 impl Scanner {
-    /// Such a container has begun, with its bracket.
+    /// Such a container begins, with the bracket that is scanned.
     #[cold]
-    pub(super) fn begin_raw(&mut self, object: bool, reading: &mut Reading) {
+    pub(super) fn begin_raw(&mut self, reading: &mut Reading) {
         self.raw_depth = self.depth;
         reading.spans.texts += 1;
         // Another event with the same bytes around another string is another text: none is read by the short way.
         reading.spans.escaped = true;
-        reading.counter.part(Kind::Content, if object { b"{" } else { b"[" });
     }
 
-    /// Takes what `bytes`, which are not empty, have of the container; what follows it.
+    /// Takes what of `from` stands before `rest`, which was scanned of the container. Of one that is broken that is text up to the byte that
+    /// broke it, wherever it is cut.
     #[cold]
-    pub(super) fn raw<'a>(&mut self, bytes: &'a [u8], reading: &mut Reading) -> &'a [u8] {
-        let mut rest = bytes;
-        while let Some((&byte, after)) = rest.split_first()
-            && self.raw_depth > 0
-        {
-            if self.is_broken() {
-                // Of a string, too, what follows is no text. The byte that broke it is, wherever it is cut.
-                reading.counter.part(Kind::Content, before(bytes, rest));
-                return b"";
-            }
-            rest = self.step(byte, after, rest, reading);
-        }
-        reading.counter.part(Kind::Content, before(bytes, rest));
-        if self.raw_depth == 0 {
+    pub(super) fn raw(&mut self, from: &[u8], rest: &[u8], reading: &mut Reading) {
+        let scanned = from.get(..from.len().saturating_sub(rest.len())).unwrap_or(from);
+        reading.counter.part(Kind::Content, scanned);
+        if self.depth < self.raw_depth {
+            self.raw_depth = 0;
             reading.counter.end(Kind::Content);
         }
-        rest
     }
-}
-
-/// What of `bytes` stands before `rest`, which they end with.
-fn before<'a>(bytes: &'a [u8], rest: &[u8]) -> &'a [u8] {
-    bytes.get(..bytes.len().saturating_sub(rest.len())).unwrap_or(bytes)
 }

@@ -48,7 +48,7 @@ pub(in crate::server::operator) async fn hear(call: &Call<'_>) -> Result<Answer,
     let signed = stripe::verify(secret, header.unwrap_or_default(), &call.body, call.api.clock().now());
     let signed_at = match signed {
         Ok(signed_at) => signed_at,
-        Err(fault) => return Err(refused(call, fault).await),
+        Err(fault) => return Err(not_stripes(call, fault).await),
     };
     let notice = stripe::read(&call.body).map_err(|error| {
         log::error!(
@@ -99,7 +99,7 @@ pub(in crate::server::operator) async fn hear(call: &Call<'_>) -> Result<Answer,
 }
 
 /// A message that is not taken for Stripe's.
-async fn refused(call: &Call<'_>, fault: SignatureFault) -> OperatorError {
+async fn not_stripes(call: &Call<'_>, fault: SignatureFault) -> OperatorError {
     log::warn!("a message to Stripe's hook from {} is refused: {fault}", call.address);
     let most = call.snapshot.config.auth_failures_per_minute;
     match call.api.throttle.failed(Some(call.address), most) {
