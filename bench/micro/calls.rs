@@ -88,6 +88,7 @@ impl Site {
                     image_tokens_each: 1000,
                     context_length: 128_000,
                 },
+                text_bytes: 1000,
                 endpoint: Endpoint::ChatStream,
                 end_user: None,
             };
